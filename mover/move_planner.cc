@@ -385,15 +385,22 @@ class Decider {
     }
   }
 
+  double CostOfMove(const PlacedSpan& span) const {
+    const std::optional<Tier> from = tiers_->TierOf(span.node);
+    if (rules_->cost_from_tier.empty() || !from || *from == kTier1) return rules_->cost_of_move;
+    return rules_->cost_from_tier[std::min<std::size_t>(from->value() - 2U,
+                                                        rules_->cost_from_tier.size() - 1)];
+  }
+
   bool Beats(const PlacedSpan& span, const PlacedSpan& other) const {
     const double gain = Density(span) - Density(other);
-    return gain > 0 && gain >= 2 * rules_->cost_of_move &&
+    return gain > 0 && gain >= 2 * CostOfMove(span) &&
            Density(span) >= rules_->hysteresis * Density(other);
   }
 
   // All or nothing: what would give way stays where not enough of it can.
   Verdict TryToPromote(const PlacedSpan& span) {
-    if (Density(span) < rules_->cost_of_move) return Verdict::kWithoutGain;
+    if (Density(span) < CostOfMove(span)) return Verdict::kWithoutGain;
     if (too_full_) return *too_full_;
     Room room = room_;
     PageCount pages = pages_moved_ + span.span;

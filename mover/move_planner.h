@@ -62,6 +62,9 @@ struct MoveRules {
   // By how much a page must beat nothing at all, for its one move, and what gives way to it, for
   // the two of a swap: what they cost, in the unit of the scores.
   double cost_of_move = 0;
+  // The same of pages from tiers 2, 3 and so on, instead: an access gains the more, the slower the
+  // tier that it leaves. Empty: cost_of_move, from any tier.
+  std::vector<double> cost_from_tier = {};
   // A page must beat what gives way to it by this factor, too: what is about as hot stays.
   double hysteresis = 1.25;
   std::uint64_t cool_down_epochs = 0;  // that a span stays where it was moved to

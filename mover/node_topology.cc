@@ -190,6 +190,23 @@ std::vector<std::vector<NodeId>> NodesByTier(const NodeTopology& topology) {
   return {std::move(all)};
 }
 
+std::vector<std::optional<double>> LatenciesOf(const NodeTopology& topology,
+                                               const std::vector<std::vector<NodeId>>& tiers) {
+  std::vector<std::optional<double>> latencies;
+  for (const std::vector<NodeId>& nodes : tiers) {
+    std::optional<double> sum = 0;
+    for (const NodeId id : nodes) {
+      const auto node = std::ranges::find(topology.nodes, id, &MemoryNode::id);
+      const bool tells = sum && node != topology.nodes.end() && node->read_latency;
+      sum = tells ? std::optional(*sum + static_cast<double>(node->read_latency->count()))
+                  : std::nullopt;
+    }
+    latencies.push_back(sum ? std::optional(*sum / static_cast<double>(nodes.size()))
+                            : std::nullopt);
+  }
+  return latencies;
+}
+
 Result<DiscoveredTiers> DiscoverTiers(const NodeTopology& topology) {
   if (std::optional<Division> division = DivideBest(topology)) {
     Result<Tiers> tiers = Tiers::Make(std::move(division->tiers));

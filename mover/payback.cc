@@ -12,15 +12,14 @@ namespace {
 
 PageKey EndOf(PageKey first, PageCount span) { return {first.target, first.vpn + span}; }
 
-// The part of `whole` that lies within [start, end), in [0, 1].
-double Share(const SeenSpan& whole, PageKey start, PageKey end) {
+}  // namespace
+
+double ShareWithin(const SeenSpan& whole, PageKey start, PageKey end) {
   start = std::max(whole.key, start);
   end = std::min(EndOf(whole.key, whole.span), end);
   return static_cast<double>((end.vpn - start.vpn).value()) /
          static_cast<double>(whole.span.value());
 }
-
-}  // namespace
 
 Payback::Payback(std::size_t most_moves) : most_moves_(most_moves) { TMPROF_CHECK(most_moves > 0); }
 
@@ -66,7 +65,7 @@ void Payback::Observe(std::uint64_t epoch, std::span<const SeenSpan> spans, Else
     const PageKey end = EndOf(page, move.span);
     // The last of them may reach into the next move.
     for (auto within = span; within != spans.end() && within->key < end; ++within) {
-      const double share = Share(*within, page, end);
+      const double share = ShareWithin(*within, page, end);
       move.seen += share * within->seen;
       move.weight += share * within->score;
       known = true;

@@ -25,6 +25,9 @@ struct SeenSpan {
   double score = 0;  // of the whole span
 };
 
+// The part of the pages of `whole` that lies within [start, end), in [0, 1].
+double ShareWithin(const SeenSpan& whole, PageKey start, PageKey end);
+
 class Payback {
  public:
   // Of spans that an epoch's profile does not hold.

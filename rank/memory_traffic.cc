@@ -97,10 +97,11 @@ void SampleScale::Look(const EpochProfile& epoch) {
 
 void MemoryTraffic::Look(const EpochProfile& epoch) {
   AddCounted(epoch, counted_);
+  const double used = CpuSecondsOf(epoch);
+  all_seconds_ += used;
   const auto sampler = FindSampler(epoch.sources);
   if (sampler == epoch.sources.end() || !sampler->observations) return;
   const double duty = sampler->duty_cycle.value_or(1.0);
-  const double used = CpuSecondsOf(epoch);
   // The lost samples are taken to be of memory as often as the delivered ones.
   const auto counted = static_cast<double>(*sampler->observations);
   double delivered = counted;

@@ -68,8 +68,11 @@ class MemoryTraffic {
   // nullopt: no sampler told what a sample stands for, and none counted misses, or no target ran
   // while one was on.
   std::optional<Told> Tell() const;
+  // CPU time of all targets in all epochs, whatever was sampled.
+  double cpu_seconds() const { return all_seconds_; }
 
  private:
+  double all_seconds_ = 0;
   double accesses_ = 0;
   double samples_ = 0;
   double seconds_ = 0;  // CPU time of the targets with the sampler on

@@ -125,6 +125,7 @@ class Summing {
     if (outcome.attempts > 0) {
       s.retries += outcome.attempts - 1;
       latency_.Add(outcome.latency);
+      s.moving += outcome.latency;
     }
     MovesSummary::Row& row = rows_[move.key.target];
     if (!moved) {
@@ -136,6 +137,7 @@ class Summing {
     switch (DirectionOf(from, to)) {
       case Direction::kUp:
         Count(move, s.promotions);
+        s.predicted_ns += move.score * s.gaps.Of(*from).ns;
         Count(move, row.promotions);
         break;
       case Direction::kDown:
@@ -159,6 +161,8 @@ class Summing {
     if (settled.seen == 0) ++tally.unseen;
     tally.seen += settled.seen;
     tally.weight += settled.weight;
+    const Tier below = *tiers.TierOf(direction == Direction::kUp ? settled.from : settled.to);
+    tally.weight_ns += settled.weight * summary_->gaps.Of(below).ns;
     tally.page_epochs +=
         static_cast<double>(settled.span.value()) * static_cast<double>(settled.epochs_known);
   }
@@ -242,6 +246,19 @@ std::string PaybackText(const PaybackTally& payback) {
                      OrUnknown(WeightPerPageEpoch(payback), Significant));
 }
 
+// Of promotions: what was predicted, beside what later epochs say, in time.
+std::string SavedText(const MovesSummary& summary) {
+  const auto ns = [](double time) { return Significant(time) + " ns"; };
+  const LatencyGap gap = summary.gaps.Of(Tier(2));
+  return fmt::format(
+      "a promoted page saves {} of memory time an epoch as predicted, {} by later evidence (an "
+      "access: {} ns, {}); {} s in all so far, and moving took {} s",
+      OrUnknown(summary.PredictedPerPageEpoch(), ns), OrUnknown(summary.RealisedPerPageEpoch(), ns),
+      Significant(gap.ns), Name(gap.basis),
+      summary.promoted.known == 0 ? "unknown" : Significant(summary.promoted.weight_ns * 1e-9),
+      Significant(Seconds(summary.moving)));
+}
+
 std::string TargetsText(const MovesSummary& summary) {
   using enum TextTable::Align;
   TextTable table({{"pid"},
@@ -302,10 +319,21 @@ std::optional<double> MovesSummary::Wasted() const {
   return static_cast<double>(promoted.unseen) / static_cast<double>(promoted.known);
 }
 
+std::optional<double> MovesSummary::PredictedPerPageEpoch() const {
+  if (promotions.pages == PageCount(0)) return std::nullopt;
+  return predicted_ns / static_cast<double>(promotions.pages.value());
+}
+
+std::optional<double> MovesSummary::RealisedPerPageEpoch() const {
+  if (promoted.page_epochs == 0) return std::nullopt;
+  return promoted.weight_ns / promoted.page_epochs;
+}
+
 MovesSummary SummarizeMoves(LedgerReader& ledger, const MovesOptions& options) {
   MovesSummary summary{.ledger = ledger.path().filename().string(),
                        .info = ledger.info(),
-                       .ping_pong_epochs = options.ping_pong_epochs};
+                       .ping_pong_epochs = options.ping_pong_epochs,
+                       .gaps = GapsOf(ledger.info().settings)};
   Summing summing(summary, options);
   LedgerEpoch epoch;
   while (true) {
@@ -355,6 +383,7 @@ std::string MovesText(const MovesSummary& summary) {
   text += TitledLine("wasted", WastedText(summary));
   text += TitledLine("payback", "of promotions: " + PaybackText(summary.promoted));
   text += TitledLine("", "of demotions: " + PaybackText(summary.demoted));
+  text += TitledLine("saved", SavedText(summary));
   std::string stayed;
   for (const auto& [name, count] : kReasonsNotMoved) {
     std::string words(name);
@@ -404,43 +433,52 @@ std::string MovesJson(const MovesSummary& summary) {
   }
   Json settings = Json::object();
   for (const Setting& setting : info.settings) settings[setting.name] = setting.value;
-  return JsonText({{"view", "moves"},
-                   {"ledger", summary.ledger},
-                   {"finished", OrNull(summary.end.finished)},
-                   {"damage", DamageJson(summary.end)},
-                   {"dry_run", info.dry_run},
-                   {"epochs", summary.epochs},
-                   {"lost_epochs", summary.lost_epochs},
-                   {"duration_s", Seconds(summary.duration())},
-                   {"epoch_length_s", Seconds(info.epoch_length)},
-                   {"policy", info.policy},
-                   {"rank_model", info.rank_model},
-                   {"ranked_by", summary.ranked_by},
-                   {"tiers", std::move(tiers)},
-                   {"promotions", TallyJson(summary.promotions)},
-                   {"demotions", TallyJson(summary.demotions)},
-                   {"others", TallyJson(summary.others)},
-                   {"bytes_moved", Bytes(summary.pages())},
-                   {"failed", summary.failed()},
-                   {"failures", std::move(failures)},
-                   {"retries", summary.retries},
-                   {"latency_s", std::move(latency)},
-                   {"ping_pong",
-                    {{"within_epochs", summary.ping_pong_epochs},
-                     {"moves", summary.ping_pongs},
-                     {"ratio", OrNull(summary.PingPong())}}},
-                   {"wasted_ratio", OrNull(summary.Wasted())},
-                   {"payback",
-                    {{"promotions", PaybackJson(summary.promotions, summary.promoted)},
-                     {"demotions", PaybackJson(summary.demotions, summary.demoted)}}},
-                   {"not_moved", std::move(not_moved)},
-                   {"targets", std::move(targets)},
-                   {"host",
-                    {{"tool_version", info.tool_version},
-                     {"kernel_release", info.kernel_release},
-                     {"wall_start", WallTime(info.wall_start)}}},
-                   {"settings", std::move(settings)},
-                   {"warnings", info.warnings}});
+  return JsonText(
+      {{"view", "moves"},
+       {"ledger", summary.ledger},
+       {"finished", OrNull(summary.end.finished)},
+       {"damage", DamageJson(summary.end)},
+       {"dry_run", info.dry_run},
+       {"epochs", summary.epochs},
+       {"lost_epochs", summary.lost_epochs},
+       {"duration_s", Seconds(summary.duration())},
+       {"epoch_length_s", Seconds(info.epoch_length)},
+       {"policy", info.policy},
+       {"rank_model", info.rank_model},
+       {"ranked_by", summary.ranked_by},
+       {"tiers", std::move(tiers)},
+       {"promotions", TallyJson(summary.promotions)},
+       {"demotions", TallyJson(summary.demotions)},
+       {"others", TallyJson(summary.others)},
+       {"bytes_moved", Bytes(summary.pages())},
+       {"failed", summary.failed()},
+       {"failures", std::move(failures)},
+       {"retries", summary.retries},
+       {"latency_s", std::move(latency)},
+       {"ping_pong",
+        {{"within_epochs", summary.ping_pong_epochs},
+         {"moves", summary.ping_pongs},
+         {"ratio", OrNull(summary.PingPong())}}},
+       {"wasted_ratio", OrNull(summary.Wasted())},
+       {"memory_time",
+        {{"latency_gap_ns", summary.gaps.Of(Tier(2)).ns},
+         {"latency_gap_basis", Name(summary.gaps.Of(Tier(2)).basis)},
+         {"predicted_ns_per_page_epoch", OrNull(summary.PredictedPerPageEpoch())},
+         {"realised_ns_per_page_epoch", OrNull(summary.RealisedPerPageEpoch())},
+         {"realised_s",
+          summary.promoted.known > 0 ? Json(summary.promoted.weight_ns * 1e-9) : Json(nullptr)},
+         {"moving_s", Seconds(summary.moving)}}},
+       {"payback",
+        {{"promotions", PaybackJson(summary.promotions, summary.promoted)},
+         {"demotions", PaybackJson(summary.demotions, summary.demoted)}}},
+       {"not_moved", std::move(not_moved)},
+       {"targets", std::move(targets)},
+       {"host",
+        {{"tool_version", info.tool_version},
+         {"kernel_release", info.kernel_release},
+         {"wall_start", WallTime(info.wall_start)}}},
+       {"settings", std::move(settings)},
+       {"warnings", info.warnings}});
 }
 
 std::string MovesCsv(const MovesSummary& summary) {
@@ -491,6 +529,13 @@ std::string MovesCsv(const MovesSummary& summary) {
   add("ping_pong.moves", kPlain(summary.ping_pongs));
   add("ping_pong.ratio", OrEmpty(summary.PingPong(), Exact));
   add("wasted_ratio", OrEmpty(summary.Wasted(), Exact));
+  add("memory_time.latency_gap_ns", Exact(summary.gaps.Of(Tier(2)).ns));
+  add("memory_time.latency_gap_basis", std::string(Name(summary.gaps.Of(Tier(2)).basis)));
+  add("memory_time.predicted_ns_per_page_epoch", OrEmpty(summary.PredictedPerPageEpoch(), Exact));
+  add("memory_time.realised_ns_per_page_epoch", OrEmpty(summary.RealisedPerPageEpoch(), Exact));
+  add("memory_time.realised_s",
+      summary.promoted.known > 0 ? Exact(summary.promoted.weight_ns * 1e-9) : "");
+  add("memory_time.moving_s", Exact(Seconds(summary.moving)));
   add_payback("payback.promotions", summary.promotions, summary.promoted);
   add_payback("payback.demotions", summary.demotions, summary.demoted);
   for (const auto& [name, count] : kReasonsNotMoved) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/epoch_stream.h"
+#include "base/latency_gap.h"
 #include "base/move.h"
 #include "base/result.h"
 #include "base/units.h"
@@ -39,6 +40,9 @@ struct PaybackTally {
   std::uint64_t unseen = 0;  // of the known, those of which nothing was seen
   double seen = 0;           // references and samples, or exact accesses
   double weight = 0;         // in the unit of the rank model
+  // The same in ns of memory time, by the ledger's latency gap of the tier that a promotion left,
+  // or to which a demotion went.
+  double weight_ns = 0;
   // Pages times the whole epochs in which anything was known of them.
   double page_epochs = 0;
 };
@@ -77,6 +81,9 @@ struct MovesSummary {
   NotMoved not_moved;
   std::uint64_t replaced = 0;
   std::vector<std::string> ranked_by;  // in order of appearance; empty: not told
+  LatencyGaps gaps;                    // the price of an access, as the ledger has it
+  double predicted_ns = 0;             // memory time an epoch that promotions saved by their scores
+  std::chrono::nanoseconds moving{0};  // time that calls took which tried moves
   PaybackTally promoted;
   PaybackTally demoted;
   std::vector<Row> targets;  // ascending by id
@@ -89,6 +96,10 @@ struct MovesSummary {
   // Promotions that saw no access before they left their tier or were watched no longer, of those
   // that anything is known of.
   std::optional<double> Wasted() const;
+  // Memory time that a promoted page saves in an epoch: as its score predicted, and as later epochs
+  // of those that are settled say; in ns.
+  std::optional<double> PredictedPerPageEpoch() const;
+  std::optional<double> RealisedPerPageEpoch() const;
 };
 
 // Reads what is left of it. Memory is bounded by the largest epoch, the spans that moved within

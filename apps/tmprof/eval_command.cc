@@ -15,6 +15,7 @@
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/true_hit_rates.h"
 #include "base/human_units.h"
+#include "base/latency_gap.h"
 #include "base/part_of_stream.h"
 #include "base/ratio.h"
 #include "policy/policy.h"
@@ -31,6 +32,7 @@ namespace {
 
 // The judge `combined`, by the name of what it estimates.
 constexpr std::string_view kAccesses = "accesses";
+constexpr Tier kTier2{2};
 
 struct EvalOptions {
   std::vector<std::string> traces{std::string(kDefaultTrace)};
@@ -47,6 +49,7 @@ struct EvalOptions {
   std::string rank_model = "rate";
   std::string half_life = "default";
   std::optional<std::uint64_t> llc_bytes;  // nullopt: no cache is modelled
+  std::string latency_gap;                 // empty: as the trace says, else assumed
   std::string format = "text";
 };
 
@@ -61,7 +64,9 @@ struct TraceEnd {
   StreamEnd end;
   std::optional<MemoryTraffic::Told> memory = std::nullopt;
   bool models_memory = false;  // accesses to memory are told by a model of the cache
-  RankBasis basis{};           // of the judge
+  std::optional<double> modelled_per_second{};  // as of ReplayOutcome
+  RankBasis basis{};                            // of the judge
+  LatencyGap gap{};  // of tier 2: what an access to memory gains in tier 1
   // References and samples that the judge goes by; nullopt: it counted all accesses, or nothing was
   // replayed.
   std::optional<std::uint64_t> observations = std::nullopt;
@@ -125,6 +130,15 @@ constexpr NamedTruth kNamedTruths[] = {
     {"ranked", "truth: this ranking", [](const TrueHitRates& rates) { return rates.ranked; }},
     {"history", "truth: history", [](const TrueHitRates& rates) { return rates.history; }},
 };
+
+// The CPU time that is saved, as a part of what the programs use, if all their accesses to memory
+// go to tier 1 instead of tier 2. nullopt: neither samples nor a model tell of them.
+std::optional<double> MemoryShare(const TraceEnd& file) {
+  constexpr double kSecondsOfNs = 1e-9;
+  if (file.memory) return file.memory->CostOf(file.gap.ns * kSecondsOfNs);
+  if (!file.modelled_per_second) return std::nullopt;
+  return *file.modelled_per_second * file.gap.ns * kSecondsOfNs;
+}
 
 std::uint64_t BytesOf(PageCount pages) { return pages.value() * kBasePageBytes; }
 
@@ -292,6 +306,9 @@ Json AsJson(const Evaluation& evaluation, const ReplayOptions& options) {
          {"samples_of_memory",
           file.memory && !file.memory->is_counted() ? Json(*file.memory->samples) : Json(nullptr)},
          {"memory_is_modelled", file.models_memory},
+         {"memory_time_share", OrNull(MemoryShare(file))},
+         {"latency_gap_ns", file.refused ? Json(nullptr) : Json(file.gap.ns)},
+         {"latency_gap_basis", file.refused ? Json(nullptr) : Json(Name(file.gap.basis))},
          {"rank_weight", file.refused ? Json(nullptr) : Json(Name(file.basis.weight))},
          {"observations", OrNull(file.observations)},
          {"refused", file.refused ? Json(file.refused->Message()) : Json(nullptr)}},
@@ -412,17 +429,33 @@ std::string AsText(const TraceHitRates& told, const ReplayOptions& options) {
   return text + NoteOfUnknown(first);
 }
 
+// "170 ns (firmware)", "100 ns (assumed; --latency-gap gives another)"
+std::string GapText(const LatencyGap& gap) {
+  return fmt::format("{:.0f} ns ({}{})", gap.ns, Name(gap.basis),
+                     gap.basis == LatencyBasis::kAssumed ? "; --latency-gap gives another" : "");
+}
+
 // The bound of all that placement can gain: first of all, is memory what the program waits for?
-std::string AsText(const std::string& trace, const MemoryTraffic::Told& memory) {
-  constexpr double kLatencyNs = 100;
-  const std::string how =
-      memory.is_counted() ? std::string("loads, counted") : Grouped(*memory.samples) + " samples";
+std::string BoundText(const TraceEnd& file) {
+  const std::optional<double> share = MemoryShare(file);
+  if (!share) {
+    return fmt::format(
+        "{}: what share of the time is memory is unknown: it takes samples of accesses to memory "
+        "that say how many each stands for, or --llc\n",
+        Printable(file.trace));
+  }
+  const std::string how = !file.memory               ? "by a model of the cache"
+                          : file.memory->is_counted() ? "loads, counted"
+                                                      : Grouped(*file.memory->samples) + " samples";
+  const double per_second =
+      file.memory ? file.memory->accesses_per_second : *file.modelled_per_second;
   return fmt::format(
-      "{}: {} accesses in a second of CPU time reach memory ({}); if each took {:.0f} ns longer "
-      "and none overlapped, that would cost {} more time\n",
-      Printable(trace),
-      Grouped(static_cast<std::uint64_t>(std::llround(memory.accesses_per_second))), how,
-      kLatencyNs, Percent(memory.CostOf(kLatencyNs * 1e-9)));
+      "{}: placing can gain {} of the CPU time at most: {} accesses in a second of CPU time reach "
+      "memory ({}), and each takes {} longer below tier 1 if none overlap\n",
+      Printable(file.trace), Percent(*share),
+      Grouped(static_cast<std::uint64_t>(std::llround(per_second))),
+      how,
+      GapText(file.gap));
 }
 
 // What the hit rates are of, and why they are not of accesses to memory.
@@ -460,7 +493,7 @@ std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
     const std::string& trace = results[i].trace;
     for (const TraceEnd& file : evaluation.ends) {
       if (file.trace != trace) continue;
-      if (file.memory) text += AsText(trace, *file.memory);
+      text += BoundText(file);
       if (file.models_memory) {
         text += Printable(trace) + ": " + ByModelOfCache(*options.ranker.llc_bytes) + "\n";
       }
@@ -504,6 +537,7 @@ std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
 struct EvaluationScope {
   std::vector<VpnRange> ranges;  // empty: all memory
   std::optional<Truth> truth;
+  std::optional<double> latency_gap_ns;  // nullopt: as the trace says
 };
 
 // Opens the part of a trace that lies in these ranges; with none, all of it.
@@ -557,7 +591,11 @@ Result<int> EvaluateFile(const std::string& path, const EvaluationScope& scope,
                              .end = outcome->end,
                              .memory = outcome->memory,
                              .models_memory = outcome->models_memory,
+                             .modelled_per_second = outcome->modelled_per_second,
                              .basis = outcome->basis,
+                             .gap = scope.latency_gap_ns ? LatencyGap{.ns = *scope.latency_gap_ns,
+                                                                      .basis = LatencyBasis::kGiven}
+                                                         : GapsOf(trace->info.settings).Of(kTier2),
                              .observations = outcome->observations});
   for (ReplayResult& result : outcome->results) {
     evaluation.results.push_back({path, outcome->whole, outcome->is_told(), std::move(result)});
@@ -567,6 +605,15 @@ Result<int> EvaluateFile(const std::string& path, const EvaluationScope& scope,
 
 Result<EvaluationScope> ScopeOf(const EvalOptions& options) {
   EvaluationScope scope;
+  if (!options.latency_gap.empty()) {
+    const auto gap = ParseDuration(options.latency_gap);
+    if (!gap) return Fail(OfOption("--latency-gap", options.latency_gap, gap.error()));
+    if (gap->count() == 0) {
+      return Fail(OfOption("--latency-gap", options.latency_gap,
+                           BadInput("", "", "slower memory takes longer than tier 1")));
+    }
+    scope.latency_gap_ns = static_cast<double>(gap->count());
+  }
   for (const std::string& text : options.addresses) {
     const Result<VpnRange> range = ParseAddresses(text);
     if (!range) return Fail(range.error());
@@ -763,6 +810,11 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
       "Replay no policy; tell the hit rate for capacities from 1 to 100 % of the resident memory, "
       "of the best placement and of this ranking, of the accesses that --judge names");
   for (CLI::Option* other : {policy, ratio, of, fast, truth, rank}) curve->excludes(other);
+  command
+      ->add_option("--latency-gap", options->latency_gap,
+                   "How much longer an access takes below tier 1 (default: as the firmware of the "
+                   "recording machine told, else 100ns)")
+      ->type_name("TIME");
   AddFormat(*command, options->format);
   command->footer(
       "Examples:\n"

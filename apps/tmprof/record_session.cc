@@ -38,6 +38,7 @@
 #include "apps/tmprof/tracker_coverage.h"
 #include "apps/tmprof/version.h"
 #include "base/human_units.h"
+#include "base/latency_gap.h"
 #include "mover/node_topology.h"
 #include "objtrace/tracker/advice.h"
 #include "profiler/own_cpus.h"
@@ -184,28 +185,41 @@ std::vector<Setting> ExactSettingsInForce(const RecordOptions& options) {
   return settings;
 }
 
-// None where the kernel does not say.
-std::vector<std::vector<NodeId>> TiersOfHost() {
+// Adds the tiers of this machine, none where the kernel does not say, and how much longer an access
+// takes in each, where the firmware tells it of any.
+void DescribeTiers(TraceInfo& info) {
   const Result<NodeTopology> topology = ReadNodeTopology();
-  return topology ? NodesByTier(*topology) : std::vector<std::vector<NodeId>>{};
+  if (!topology) return;
+  info.tiers = NodesByTier(*topology);
+  const LatencyGaps gaps = GapsOf(LatenciesOf(*topology, info.tiers), std::nullopt);
+  bool is_told = false;
+  for (std::size_t number = 2; number <= info.tiers.size(); ++number) {
+    is_told |= gaps.Of(Tier(static_cast<Tier::rep>(number))).basis == LatencyBasis::kFirmware;
+  }
+  if (!is_told) return;
+  for (Setting& setting : SettingsOf(gaps, info.tiers.size())) {
+    info.settings.push_back(std::move(setting));
+  }
 }
 
 TraceInfo DescribeSession(const RecordOptions& options, std::vector<Setting> settings,
                           MonotonicTime start) {
   utsname system{};
   uname(&system);
-  return {.tool_version = std::string("tmprof ") + kVersion,
-          .kernel_release = system.release,
-          .cpu_model = CpuModel(),
-          .cpus = std::thread::hardware_concurrency(),
-          .wall_start = std::chrono::time_point_cast<std::chrono::system_clock::duration>(
-              std::chrono::system_clock::now()),
-          .start = start,
-          .epoch_length = options.epoch,
-          .calibration = {},
-          .settings = std::move(settings),
-          .tiers = TiersOfHost(),
-          .warnings = {}};
+  TraceInfo info{.tool_version = std::string("tmprof ") + kVersion,
+                 .kernel_release = system.release,
+                 .cpu_model = CpuModel(),
+                 .cpus = std::thread::hardware_concurrency(),
+                 .wall_start = std::chrono::time_point_cast<std::chrono::system_clock::duration>(
+                     std::chrono::system_clock::now()),
+                 .start = start,
+                 .epoch_length = options.epoch,
+                 .calibration = {},
+                 .settings = std::move(settings),
+                 .tiers = {},
+                 .warnings = {}};
+  DescribeTiers(info);
+  return info;
 }
 
 TraceInfo DescribeSession(const RecordOptions& options, const SessionSources& sources,

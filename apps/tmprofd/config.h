@@ -73,7 +73,8 @@ struct MoverConfig {
   // 256 MiB: some 0.12 s of one CPU at 1.35 page faults of 1.4 us a page, what moves cost on the
   // machine that tmprof was developed on.
   PageCount most_pages_per_epoch{65536};
-  std::optional<double> cost_of_move;  // of MoveRules; nothing: to be measured
+  std::optional<double> cost_of_move;    // of MoveRules; nothing: to be measured
+  std::optional<double> latency_gap_ns;  // nothing: as the firmware tells, else assumed
   double hysteresis = MoveRules{}.hysteresis;
   std::uint64_t cool_down_epochs = MoveRules{}.cool_down_epochs;
 };

@@ -403,6 +403,7 @@ class Building {
     }
     if (wire.has_attempts()) mover.limits.attempts = wire.attempts();
     if (wire.has_cost_of_move()) mover.cost_of_move = wire.cost_of_move();
+    if (wire.has_latency_gap_ns()) mover.latency_gap_ns = wire.latency_gap_ns();
     if (wire.has_hysteresis()) mover.hysteresis = wire.hysteresis();
     if (wire.has_cool_down_epochs()) mover.cool_down_epochs = wire.cool_down_epochs();
   }
@@ -559,6 +560,7 @@ void Print(const MoverConfig& mover, wire::Config::Mover& wire) {
   }
   wire.set_attempts(mover.limits.attempts);
   if (mover.cost_of_move) wire.set_cost_of_move(*mover.cost_of_move);
+  if (mover.latency_gap_ns) wire.set_latency_gap_ns(*mover.latency_gap_ns);
   wire.set_hysteresis(mover.hysteresis);
   wire.set_cool_down_epochs(mover.cool_down_epochs);
 }

@@ -41,10 +41,17 @@ Json AsJson(const NotMoved& not_moved) {
   return json;
 }
 
-Json AsJson(const TierStatus& tier) {
+// None for tier 1.
+std::optional<LatencyGap> GapOf(const DaemonStatus& status, Tier tier) {
+  return tier == kTier1 ? std::nullopt : std::optional(status.gaps.Of(tier));
+}
+
+Json AsJson(const TierStatus& tier, const std::optional<LatencyGap>& gap) {
   Json nodes = Json::array();
   for (const NodeId node : tier.nodes) nodes.push_back(node.value());
   return {{"tier", tier.tier.value()},
+          {"latency_gap_ns", gap ? Json(gap->ns) : Json(nullptr)},
+          {"latency_gap_basis", gap ? Json(Name(gap->basis)) : Json(nullptr)},
           {"nodes", std::move(nodes)},
           {"capacity_pages", OrNull(tier.capacity)},
           {"used_pages", OrNull(tier.used)},
@@ -66,6 +73,14 @@ Json AsJson(const ObservingSource& source) {
           {"note", epoch.note}};
 }
 
+// What it comes to is unknown before anything is known of a promoted page.
+Json AsJson(const PromotionSavings& savings) {
+  const bool known = savings.promotions > 0;
+  return {{"promotions", savings.promotions},
+          {"predicted_s", known ? Json(savings.predicted_seconds) : Json(nullptr)},
+          {"realised_s", known ? Json(savings.realised_seconds) : Json(nullptr)}};
+}
+
 Json AsJson(const MoveTotals& totals) {
   Json moved = Json::array();
   for (const auto& [way, pages] : totals.moved) {
@@ -84,8 +99,28 @@ Json AsJson(const MoveTotals& totals) {
           {"ping_pong_moves", totals.ping_pong}};
 }
 
+std::string GapText(const std::optional<LatencyGap>& gap) {
+  return gap ? fmt::format("{:.0f} ns ({})", gap->ns, Name(gap->basis)) : "";
+}
+
+std::string SavingsAsText(const PromotionSavings& savings) {
+  if (savings.promotions == 0) {
+    return "saved by promotions: unknown, as none was watched in tier 1 yet\n";
+  }
+  return fmt::format(
+      "saved by {} promotions in their first {} s: {} s of memory time as predicted, {} s by later "
+      "evidence\n",
+      Grouped(savings.promotions), kPaybackTime.count(), Significant(savings.predicted_seconds),
+      Significant(savings.realised_seconds));
+}
+
 std::string TiersAsText(const DaemonStatus& status) {
-  TextTable table({{"tier"}, {"nodes", Align::kLeft}, {"capacity"}, {"of targets"}, {"free"}});
+  TextTable table({{"tier"},
+                   {"nodes", Align::kLeft},
+                   {"capacity"},
+                   {"of targets"},
+                   {"free"},
+                   {"an access takes longer by", Align::kLeft}});
   for (const TierStatus& tier : status.tiers) {
     std::string nodes;
     for (const NodeId node : tier.nodes) {
@@ -93,7 +128,8 @@ std::string TiersAsText(const DaemonStatus& status) {
     }
     table.AddRow({std::to_string(tier.tier.value()), nodes,
                   tier.capacity ? HumanSize(*tier.capacity) : "no limit",
-                  OrUnknown(tier.used, HumanSize), OrUnknown(tier.free, HumanSize)});
+                  OrUnknown(tier.used, HumanSize), OrUnknown(tier.free, HumanSize),
+                  GapText(GapOf(status, tier.tier))});
   }
   return table.Text();
 }
@@ -146,6 +182,7 @@ std::string TotalsAsText(const DaemonStatus& status) {
   }
   if (totals.failures.empty()) text += " none,";
   text.back() = '\n';
+  text += SavingsAsText(status.savings);
   return text + fmt::format("moves that undid another: {}; pending: {}\n",
                             Grouped(totals.ping_pong), Grouped(status.pending_moves));
 }
@@ -230,10 +267,12 @@ Json AsJson(const StatusReading& reading) {
   if (status.decision) {
     decision = {{"wanted_pages", status.decision->wanted.value()},
                 {"moves", status.decision->moves},
+                {"predicted_saved_s_per_s", status.decision->saved_per_second},
                 {"not_moved", AsJson(status.decision->not_moved)}};
   }
   Json tiers = Json::array();
-  for (const TierStatus& tier : status.tiers) tiers.push_back(AsJson(tier));
+  for (const TierStatus& tier : status.tiers)
+    tiers.push_back(AsJson(tier, GapOf(status, tier.tier)));
   Json sources = Json::array();
   for (const ObservingSource& source : status.sources) sources.push_back(AsJson(source));
   return {
@@ -249,6 +288,7 @@ Json AsJson(const StatusReading& reading) {
       {"sources", std::move(sources)},
       {"decision", std::move(decision)},
       {"totals", AsJson(status.totals)},
+      {"promotion_savings", AsJson(status.savings)},
       {"pending_moves", status.pending_moves},
       {"own_cpu_time_s", Seconds(status.own_cpu_time)},
       {"tier1_hit_ratio", OrNull(status.tier1_hit_ratio)},

@@ -17,9 +17,11 @@
 
 #include "base/clock.h"
 #include "base/epoch_profile.h"
+#include "base/latency_gap.h"
 #include "base/move.h"
 #include "base/tiers.h"
 #include "base/units.h"
+#include "mover/move_calibration.h"
 #include "rank/rank_model.h"
 #include "report/format.h"
 
@@ -62,6 +64,7 @@ struct ObservingSource {
 struct DecisionStatus {
   PageCount wanted;  // in tier 1
   std::uint64_t moves = 0;
+  double saved_per_second = 0;  // as of PlacementDecision
   NotMoved not_moved;
 };
 
@@ -100,6 +103,8 @@ struct DaemonStatus {
   // The last decision ranked by it, which tells the accesses that the ratio is of. nullopt: none
   // yet.
   std::optional<RankSource> ranked_by;
+  LatencyGaps gaps;  // the price of an access
+  PromotionSavings savings;
   std::vector<std::string> warnings;
   std::optional<std::string> refusal;  // of what was configured last; nothing: it is in force
 };

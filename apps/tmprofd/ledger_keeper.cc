@@ -20,9 +20,6 @@
 namespace tmprof {
 namespace {
 
-// Some 128 bytes each.
-constexpr std::size_t kMostMovesWatched = 1'000'000;
-
 namespace fs = std::filesystem;
 
 fs::path Aside(const fs::path& file, std::uint32_t number) {
@@ -141,8 +138,8 @@ void LedgerKeeper::ForgetTargets(std::uint64_t epoch, const PageOwners& owners) 
   });
 }
 
-void LedgerKeeper::Observe(const EpochProfile& epoch, const EvidenceTable& table,
-                           const Scores& scores, const PageOwners& owners) {
+std::vector<SeenSpan> SeenSpansOf(const EpochProfile& epoch, const EvidenceTable& table,
+                                  const Scores& scores, const PageOwners& owners) {
   std::vector<SeenSpan> seen;
   std::vector<MappedSpan> of_mappers;
   std::size_t row = 0;
@@ -175,7 +172,13 @@ void LedgerKeeper::Observe(const EpochProfile& epoch, const EvidenceTable& table
                    }
                  });
   MergeRuns(seen, {}, &SeenSpan::key);
-  payback_.Observe(epoch.index, seen, WhatNoRecordMeans(epoch));
+  return seen;
+}
+
+void LedgerKeeper::Observe(const EpochProfile& epoch, const EvidenceTable& table,
+                           const Scores& scores, const PageOwners& owners) {
+  payback_.Observe(epoch.index, SeenSpansOf(epoch, table, scores, owners),
+                   WhatNoRecordMeans(epoch));
 }
 
 Status LedgerKeeper::Note(const EpochProfile& epoch, std::span<const TargetId> observed,

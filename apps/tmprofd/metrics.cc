@@ -134,6 +134,33 @@ void CollectTiers(const DaemonStatus& status, std::vector<MetricFamily>& familie
   used.To(families);
 }
 
+void CollectSavings(const DaemonStatus& status, std::vector<MetricFamily>& families) {
+  constexpr double kSecondsOfNs = 1e-9;
+  Family gaps = Gauge("tmprof_latency_gap_seconds",
+                      "How much longer an access takes than in tier 1, the price of an access");
+  for (const TierStatus& tier : status.tiers) {
+    if (tier.tier == kTier1) continue;
+    const LatencyGap gap = status.gaps.Of(tier.tier);
+    gaps.Add(gap.ns * kSecondsOfNs,
+             {{"tier", TierLabel(tier.tier)}, {"basis", std::string(Name(gap.basis))}});
+  }
+  gaps.To(families);
+  const PromotionSavings& savings = status.savings;
+  Counter("tmprof_promotions_checked_total",
+          "Promotions of which later evidence tells what they saved")
+      .Add(Number(savings.promotions))
+      .To(families);
+  if (savings.promotions == 0) return;
+  Counter("tmprof_promotion_predicted_saved_seconds_total",
+          "Memory time that these were predicted to save in their first seconds in tier 1")
+      .Add(savings.predicted_seconds)
+      .To(families);
+  Counter("tmprof_promotion_realised_saved_seconds_total",
+          "Memory time that these saved in that time by later evidence")
+      .Add(savings.realised_seconds)
+      .To(families);
+}
+
 void CollectDecision(const DecisionStatus& decision, std::vector<MetricFamily>& families) {
   Family not_moved = Gauge("tmprof_spans_not_moved",
                            "Spans that the last decision wanted in tier 1 and let stay below");
@@ -155,6 +182,7 @@ class StatusCollector final : public prometheus::Collectable {
     if (status.decision) CollectDecision(*status.decision, families);
     CollectSources(status, families);
     CollectTiers(status, families);
+    CollectSavings(status, families);
     Gauge("tmprof_targets", "Processes whose memory is placed")
         .Add(Number(status.targets.size()))
         .To(families);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "mover/node_topology.h"
 #include "mover/policy_iterator.h"
 #include "profiler/recorder.h"
+#include "rank/rank_weight.h"
 
 namespace tmprof {
 namespace {
@@ -47,7 +49,8 @@ TargetTracker::Options TrackingOf(const TargetConfig& config) {
   return tracking;
 }
 
-PlacerOptions OptionsOf(const Config& config, const Tiers& tiers, bool moves_joint) {
+PlacerOptions OptionsOf(const Config& config, const Tiers& tiers, const LatencyGaps& gaps,
+                        bool moves_joint) {
   return {.tiers = tiers,
           .capacity = config.tiers.capacity,
           .lower_capacities = config.tiers.lower_capacities,
@@ -59,6 +62,7 @@ PlacerOptions OptionsOf(const Config& config, const Tiers& tiers, bool moves_joi
           .hysteresis = config.mover.hysteresis,
           .cool_down_epochs = config.mover.cool_down_epochs,
           .cost_of_move = config.mover.cost_of_move,
+          .gaps = gaps,
           .dry_run = config.mover.limits.dry_run,
           .moves_joint = moves_joint};
 }
@@ -72,6 +76,24 @@ std::string Text(const Tiers& tiers) {
     }
   }
   return text;
+}
+
+std::vector<std::vector<NodeId>> NodesByTierOf(const Tiers& tiers) {
+  std::vector<std::vector<NodeId>> nodes;
+  for (std::size_t number = 1; number <= tiers.size(); ++number) {
+    const std::span<const NodeId> of_tier = tiers.NodesOf(Tier(static_cast<Tier::rep>(number)));
+    nodes.emplace_back(of_tier.begin(), of_tier.end());
+  }
+  return nodes;
+}
+
+void LogGaps(const Log& log, const LatencyGaps& gaps, const Tiers& tiers) {
+  for (std::size_t number = 2; number <= tiers.size(); ++number) {
+    const LatencyGap gap = gaps.Of(Tier(static_cast<Tier::rep>(number)));
+    log(LogLevel::kInfo,
+        fmt::format("an access takes {:.0f} ns longer in tier {} than in tier 1 ({})", gap.ns,
+                    number, Name(gap.basis)));
+  }
 }
 
 std::unique_ptr<PolicyReader> OpenPolicyReader(const Log& log) {
@@ -107,29 +129,33 @@ Result<std::unique_ptr<PlacementSession>> PlacementSession::Open(Config config, 
                                                                  DaemonStatus& status,
                                                                  StatusBoard& board) {
   std::optional<Tiers> tiers = config.tiers.given;
+  const auto topology = ReadNodeTopology();
   if (!tiers) {
-    const auto topology = ReadNodeTopology();
     if (!topology) return Fail(topology.error());
     auto discovered = DiscoverTiers(*topology);
     if (!discovered) return Fail(discovered.error());
     log(LogLevel::kInfo, fmt::format("{}, by {}", Text(discovered->tiers), discovered->evidence));
     tiers = std::move(discovered->tiers);
   }
+  std::vector<std::optional<double>> latencies;
+  if (topology) latencies = LatenciesOf(*topology, NodesByTierOf(*tiers));
   auto sources = OpenSources(config.profile.sources);
   if (!sources) return Fail(sources.error());
   for (const std::string& warning : sources->warnings) log(LogLevel::kWarning, warning);
   std::unique_ptr<PolicyReader> policies = OpenPolicyReader(log);
   std::unique_ptr<PlacementSession> session(
-      new PlacementSession(std::move(config), *std::move(tiers), *std::move(sources),
-                           std::move(policies), log, status, board));
+      new PlacementSession(std::move(config), *std::move(tiers), std::move(latencies),
+                           *std::move(sources), std::move(policies), log, status, board));
   return session;
 }
 
-PlacementSession::PlacementSession(Config config, Tiers tiers, SessionSources sources,
-                                   std::unique_ptr<PolicyReader> policies, const Log& log,
-                                   DaemonStatus& status, StatusBoard& board)
+PlacementSession::PlacementSession(Config config, Tiers tiers,
+                                   std::vector<std::optional<double>> latencies,
+                                   SessionSources sources, std::unique_ptr<PolicyReader> policies,
+                                   const Log& log, DaemonStatus& status, StatusBoard& board)
     : config_(std::move(config)),
       tiers_(std::move(tiers)),
+      latencies_(std::move(latencies)),
       sources_(std::move(sources)),
       log_(log),
       status_(status),
@@ -138,7 +164,8 @@ PlacementSession::PlacementSession(Config config, Tiers tiers, SessionSources so
       policies_(std::move(policies)),
       tracker_(procfs_, ProcessCpuTime, TrackingOf(config_.targets)),
       may_move_joint_(MayMoveJointPages()),
-      placer_(OptionsOf(config_, tiers_, may_move_joint_.has_value()), locator_, cpu_clock_),
+      placer_(OptionsOf(config_, tiers_, GapsBy(config_), may_move_joint_.has_value()), locator_,
+              cpu_clock_),
       mover_(std::make_unique<MoveThread>(
           config_.mover.limits, call_, clock_,
           [this](TargetId target) { return live_.Find(target); },
@@ -153,8 +180,14 @@ PlacementSession::PlacementSession(Config config, Tiers tiers, SessionSources so
           [this](Pid pid, std::span<const Vpn> pages) {
             return live_mappings_.FilesAt(pid, pages);
           })) {
+  status_.gaps = GapsBy(config_);
+  LogGaps(log_, status_.gaps, tiers_);
   LookForRival();
   FindBy(config_.targets);
+}
+
+LatencyGaps PlacementSession::GapsBy(const Config& config) const {
+  return GapsOf(latencies_, config.mover.latency_gap_ns);
 }
 
 void PlacementSession::FindBy(const TargetConfig& targets) {
@@ -199,6 +232,7 @@ LedgerInfo PlacementSession::LedgerInfoFor(const Config& config) const {
           .rank_model = std::string(Name(config.placement.ranker.model)),
           .policy = std::string(config.placement.policy->name),
           .dry_run = config.mover.limits.dry_run,
+          .settings = SettingsOf(GapsBy(config), tiers_.size()),
           .warnings = Warnings()};
 }
 
@@ -264,7 +298,8 @@ Status PlacementSession::Adopt(Config config) {
   }
   pacer_.Configure(config_.profile.epoch, config_.profile.max_cpu_share);
   told_overdrawn_ = false;
-  placer_.Configure(OptionsOf(config_, tiers_, may_move_joint_.has_value()));
+  placer_.Configure(OptionsOf(config_, tiers_, GapsBy(config_), may_move_joint_.has_value()));
+  status_.gaps = GapsBy(config_);
   mover_->Configure(config_.mover.limits);
   LookForRival();
   const std::scoped_lock lock(publishing_);
@@ -401,6 +436,7 @@ bool PlacementSession::Place(const EpochProfile& epoch) {
   const std::uint64_t replaced = mover_->Replace({}).size() + std::exchange(dropped_, 0);
   std::vector<MoveOutcome> outcomes = mover_->TakeOutcomes();
   CountMoves(outcomes, placer_.Learn(outcomes, epoch.index));
+  WatchPromotions(outcomes, epoch.index);
   std::vector<NodeMemory> memory;
   if (auto read = ReadNodeMemory()) {
     memory = *std::move(read);
@@ -423,6 +459,7 @@ bool PlacementSession::Place(const EpochProfile& epoch) {
       ledger_->Note(epoch, observed, decision.not_moved, replaced, std::move(outcomes),
                     decision.rank, placer_.table(), placer_.scores(), placer_.owners());
   if (!kept) GoOnWithoutLedger(kept.error());
+  CheckPromotions(epoch, targets, decision);
   LookForRival();
   UpdateStatus(epoch, memory, targets, decision);
   return paid;
@@ -432,10 +469,12 @@ void PlacementSession::LogDecision(const EpochProfile& epoch, std::size_t target
                                    const PlacementDecision& decision, std::size_t over) const {
   const std::string text = fmt::format(
       "epoch {}: {} targets, {} pages wanted of {}, {} moves decided, for {:.3f} of the {}, "
-      "{} over; {:.2f} of the pages were looked at lately, references {}",
+      "{} over, predicted to save {:.3g} s of memory time a second; {:.2f} of the pages were "
+      "looked "
+      "at lately, references {}",
       epoch.index, targets, decision.wanted.value(), decision.capacity.value(),
       decision.moves.size(), decision.gain.value_or(0), AccessesOf(decision.rank), over,
-      decision.looked_at, ReferencesOf(epoch));
+      decision.saved_per_second, decision.looked_at, ReferencesOf(epoch));
   log_({.level = LogLevel::kDebug,
         .text = text,
         .figures = {{"epoch", epoch.index},
@@ -445,6 +484,11 @@ void PlacementSession::LogDecision(const EpochProfile& epoch, std::size_t target
                     {"moves", decision.moves.size()},
                     {"gain", OrNull(decision.gain)},
                     {"ranked_by", Name(decision.rank)},
+                    {"rank_weight", Name(WeightOf(decision.rank))},
+                    {"predicted_saved_s_per_s", decision.saved_per_second},
+                    {"promotions_checked", status_.savings.promotions},
+                    {"predicted_saved_s", status_.savings.predicted_seconds},
+                    {"realised_saved_s", status_.savings.realised_seconds},
                     {"moves_over", over},
                     {"looked_at", decision.looked_at}}});
 }
@@ -470,6 +514,41 @@ void PlacementSession::PublishState() {
 void PlacementSession::CountMoves(const std::vector<MoveOutcome>& outcomes, std::uint64_t undone) {
   for (const MoveOutcome& outcome : outcomes) status_.totals.Add(outcome, tiers_);
   status_.totals.ping_pong += undone;
+}
+
+// A dry run's promotions are as good: what they would save follows from the pages' accesses.
+void PlacementSession::WatchPromotions(const std::vector<MoveOutcome>& outcomes,
+                                       std::uint64_t epoch) {
+  if (!decided_over_ || decided_over_->count() <= 0) return;
+  for (const MoveOutcome& outcome : outcomes) {
+    const Move& move = outcome.move;
+    const bool is_supposed = config_.mover.limits.dry_run && outcome.error == ECANCELED;
+    if (outcome.error != 0 && !is_supposed) continue;
+    const std::optional<Tier> from = tiers_.TierOf(move.from);
+    if (tiers_.TierOf(move.to) == kTier1 && from && *from != kTier1) {
+      calibration_.Promoted(move, *decided_over_, status_.gaps.Of(*from).ns, epoch);
+    } else {
+      calibration_.Moved(move);
+    }
+  }
+}
+
+void PlacementSession::CheckPromotions(const EpochProfile& epoch,
+                                       const std::vector<PlacedTarget>& targets,
+                                       const PlacementDecision& decision) {
+  std::vector<TargetId> known = placer_.owners().Files();
+  for (const PlacedTarget& target : targets) known.push_back(target.id);
+  std::ranges::sort(known);
+  for (const TargetId before : std::exchange(calibrated_, std::move(known))) {
+    if (!std::ranges::binary_search(calibrated_, before)) calibration_.Forget(before);
+  }
+  if (status_.ranked_by && *status_.ranked_by != decision.rank) calibration_.ForgetAll();
+  if (calibration_.watches_any()) {
+    calibration_.Observe(epoch.index, epoch.length(),
+                         SeenSpansOf(epoch, placer_.table(), placer_.scores(), placer_.owners()));
+  }
+  decided_over_ = epoch.length();
+  status_.savings = calibration_.savings();
 }
 
 void PlacementSession::UpdateStatus(const EpochProfile& epoch, std::span<const NodeMemory> memory,
@@ -520,8 +599,10 @@ void PlacementSession::UpdateStatus(const EpochProfile& epoch, std::span<const N
     sources.push_back({source, lost});
   }
   status_.sources = std::move(sources);
-  status_.decision = DecisionStatus{
-      .wanted = decision.wanted, .moves = decision.moves.size(), .not_moved = decision.not_moved};
+  status_.decision = DecisionStatus{.wanted = decision.wanted,
+                                    .moves = decision.moves.size(),
+                                    .saved_per_second = decision.saved_per_second,
+                                    .not_moved = decision.not_moved};
   status_.pending_moves = mover_->pending();
   status_.own_cpu_time = OwnCpuTime();
   status_.tier1_hit_ratio = decision.hit_ratio;

@@ -23,9 +23,11 @@
 #include "apps/tmprofd/move_thread.h"
 #include "apps/tmprofd/placer.h"
 #include "base/clock.h"
+#include "base/latency_gap.h"
 #include "base/result.h"
 #include "mover/live_bindings.h"
 #include "mover/memory_binding.h"
+#include "mover/move_calibration.h"
 #include "mover/node_memory.h"
 #include "mover/page_locator.h"
 #include "mover/policy_reader.h"
@@ -66,9 +68,9 @@ class PlacementSession {
   void PublishState();
 
  private:
-  PlacementSession(Config config, Tiers tiers, SessionSources sources,
-                   std::unique_ptr<PolicyReader> policies, const Log& log, DaemonStatus& status,
-                   StatusBoard& board);
+  PlacementSession(Config config, Tiers tiers, std::vector<std::optional<double>> latencies,
+                   SessionSources sources, std::unique_ptr<PolicyReader> policies, const Log& log,
+                   DaemonStatus& status, StatusBoard& board);
 
   // Whether the kernel moves pages, too, as of now; what is told of that, and of all else.
   void LookForRival();
@@ -97,11 +99,17 @@ class PlacementSession {
   GateVerdict Gate(GateLook look, std::optional<double> memory_stall_share);
   DaemonState StateNow() const;
   void CountMoves(const std::vector<MoveOutcome>& outcomes, std::uint64_t undone);
+  LatencyGaps GapsBy(const Config& config) const;
+  // Has promotions watched, for what they save.
+  void WatchPromotions(const std::vector<MoveOutcome>& outcomes, std::uint64_t epoch);
+  void CheckPromotions(const EpochProfile& epoch, const std::vector<PlacedTarget>& targets,
+                       const PlacementDecision& decision);
   void UpdateStatus(const EpochProfile& epoch, std::span<const NodeMemory> memory,
                     const std::vector<PlacedTarget>& targets, const PlacementDecision& decision);
 
   Config config_;
   Tiers tiers_;
+  std::vector<std::optional<double>> latencies_;  // of the machine's tiers, in ns
   SessionSources sources_;
   const Log& log_;
   DaemonStatus& status_;
@@ -130,6 +138,9 @@ class PlacementSession {
   std::optional<std::string> rival_;           // a warning; nothing: the kernel moves none
   std::optional<std::string> shared_stay_;     // a warning; nothing: no shared page was to be moved
   std::optional<std::string> without_ledger_;  // why; nothing: one is kept as it was asked for
+  MoveCalibration calibration_{kMostMovesWatched};
+  std::optional<std::chrono::nanoseconds> decided_over_;  // length of the last decision's epoch
+  std::vector<TargetId> calibrated_;  // targets and files as of the last epoch, ascending
   std::uint64_t dropped_ = 0;  // moves that a configuration has replaced, since the last epoch
   std::vector<TrackedProcess> tracked_;
   std::vector<LiveBindings::Shared> decided_by_;  // bindings that targets of the decision refer to

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "mover/move_calibration.h"
 #include "rank/rank_weight.h"
 
 namespace tmprof {
@@ -23,11 +24,6 @@ constexpr std::uint64_t kEpochsLetBe = 60;
 constexpr std::uint64_t kGapWorthLooking = 64;
 // Time is read between looks. This many pages take some milliseconds (LinuxPageLocator).
 constexpr std::uint64_t kMostLookedForTogether = 16384;
-// A move pays when the accesses of so much time make up for it ...
-constexpr double kSecondsToPayBack = 10;
-// ... each by what tier 2 takes longer: CXL memory some 170 ns (80 and 250 ns, testbed/topologies).
-// Several accesses overlap, and by most ranks some of them hit caches.
-constexpr double kNsGainedPerAccess = 100;
 // So many pages are supposed to have cost kSupposedNsPerPage (mover/page_mover.h) before any were
 // seen to move.
 constexpr double kSupposedPages = 1000;
@@ -138,17 +134,20 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
   };
   const std::vector<PlacedSpan> placed = PlacedSpans(targets, epoch.index, mappers, mappers_let);
   decision.hit_ratio = HitRatio(placed);
-  const MoveRules rules{.capacity = decision.capacity,
-                        .lower_capacities = decision.lower_capacities,
-                        .most_pages = options_.most_pages,
-                        .cost_of_move = CostOfMove(epoch.length()),
-                        .hysteresis = options_.hysteresis,
-                        .cool_down_epochs = options_.cool_down_epochs,
-                        .page_of = [this](PageKey key) { return owners_.NameOf(key); }};
+  const MoveRules rules{
+      .capacity = decision.capacity,
+      .lower_capacities = decision.lower_capacities,
+      .most_pages = options_.most_pages,
+      .cost_of_move = options_.cost_of_move.value_or(0),
+      .cost_from_tier = options_.cost_of_move ? std::vector<double>{} : CostsOfMove(epoch.length()),
+      .hysteresis = options_.hysteresis,
+      .cool_down_epochs = options_.cool_down_epochs,
+      .page_of = [this](PageKey key) { return owners_.NameOf(key); }};
   const MoveDecision moves =
       DecideMoves(options_.tiers, rules, plan, placed, rooms, history_, epoch.index);
   decision.moves = LeafByLeaf(moves.moves, epoch.index);
   decision.gain = Gain(decision.moves, placed);
+  decision.saved_per_second = SavedPerSecond(decision.moves, epoch.length());
   decision.looked_at = LookedAt(ids);
   decision.not_moved = moves.not_moved;
   return decision;
@@ -471,12 +470,29 @@ std::vector<Move> Placer::LeafByLeaf(std::span<const Move> moves, std::uint64_t 
   return leaves;
 }
 
-double Placer::CostOfMove(std::chrono::nanoseconds epoch_length) const {
-  if (options_.cost_of_move) return *options_.cost_of_move;
+std::vector<double> Placer::CostsOfMove(std::chrono::nanoseconds epoch_length) const {
   const double ns_per_page =
       (moving_ns_ + kSupposedNsPerPage * kSupposedPages) / (moved_pages_ + kSupposedPages);
-  const double epochs = kSecondsToPayBack / std::chrono::duration<double>(epoch_length).count();
-  return ns_per_page / (kNsGainedPerAccess * epochs);
+  const double epochs = std::chrono::duration<double>(kPaybackTime) / epoch_length;
+  std::vector<double> costs;
+  for (std::size_t tier = 2; tier <= options_.tiers.size(); ++tier) {
+    const double gained_ns = options_.gaps.Of(Tier(static_cast<Tier::rep>(tier))).ns;
+    costs.push_back(ns_per_page / (gained_ns * epochs));
+  }
+  return costs;
+}
+
+double Placer::SavedPerSecond(std::span<const Move> moves,
+                              std::chrono::nanoseconds epoch_length) const {
+  constexpr double kSecondsOfNs = 1e-9;
+  double saved = 0;
+  for (const Move& move : moves) {
+    const std::optional<Tier> from = options_.tiers.TierOf(move.from);
+    const std::optional<Tier> to = options_.tiers.TierOf(move.to);
+    if (from && *from != kTier1) saved += move.score * options_.gaps.Of(*from).ns;
+    if (to && *to != kTier1) saved -= move.score * options_.gaps.Of(*to).ns;
+  }
+  return saved * kSecondsOfNs / std::chrono::duration<double>(epoch_length).count();
 }
 
 void Placer::LearnRefusal(const MoveOutcome& refused, std::uint64_t epoch) {

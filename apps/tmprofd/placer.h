@@ -18,6 +18,7 @@
 #include "apps/tmprofd/ranked_rows.h"
 #include "base/clock.h"
 #include "base/epoch_profile.h"
+#include "base/latency_gap.h"
 #include "base/move.h"
 #include "base/move_history.h"
 #include "base/shared_pages.h"
@@ -51,8 +52,9 @@ struct PlacerOptions {
   PageCount most_pages;  // moved for one epoch
   double hysteresis = MoveRules{}.hysteresis;
   std::uint64_t cool_down_epochs = 0;
-  // Of MoveRules; nothing: learnt from what moves take.
+  // Of MoveRules; nothing: learnt from what moves take, and what an access gains.
   std::optional<double> cost_of_move;
+  LatencyGaps gaps;  // what an access gains in tier 1
   // Moves are over with ECANCELED, and each decision goes on from where those before it would have
   // led.
   bool dry_run = false;
@@ -74,6 +76,9 @@ struct PlacementDecision {
   std::optional<double> hit_ratio;
   // By which the moves would raise it; likewise.
   std::optional<double> gain;
+  // Memory time that the moves are predicted to save, in seconds per second. Scores that count all
+  // accesses make it an upper bound: caches serve some of them.
+  double saved_per_second = 0;
   // Of the pages that are known to be somewhere, those with accessed bits that were read lately; 0
   // where there are no pages.
   double looked_at = 0;
@@ -144,8 +149,9 @@ class Placer {
   void LearnRefusal(const MoveOutcome& refused, std::uint64_t epoch);
   // Why the kernel would not move the leaf of late.
   Held HeldOf(PageKey leaf, std::uint64_t epoch) const;
-  // Returns it in accesses of an epoch, or in accesses to memory.
-  double CostOfMove(std::chrono::nanoseconds epoch_length) const;
+  // Returns it in accesses of an epoch, or in accesses to memory, from tiers 2, 3 and so on.
+  std::vector<double> CostsOfMove(std::chrono::nanoseconds epoch_length) const;
+  double SavedPerSecond(std::span<const Move> moves, std::chrono::nanoseconds epoch_length) const;
 
   PlacerOptions options_;
   SupposedMoves locator_;  // none, but for a dry run

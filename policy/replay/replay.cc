@@ -505,6 +505,7 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
   ReplayOutcome outcome;
   Footprint footprint;
   bool by_samples = false;
+  double cpu_seconds = 0;
   std::vector<PageCount> capacities = options.sizes;
   {
     auto trace = open();
@@ -557,6 +558,7 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
     by_samples = judge == RankSource::kMemory && !outcome.models_memory;
     outcome.observations = ObservationsOf(judge, by_samples, scan);
     outcome.memory = scan.traffic.Tell();
+    cpu_seconds = scan.traffic.cpu_seconds();
     options.judge = judge;
     if (!options.ratios.empty()) {
       const Result<PageCount> whole = WholeOf(options.ratio_of, scan);
@@ -593,6 +595,10 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
         ++lane;
       }
     }
+  }
+  if (outcome.models_memory && outcome.judge == RankSource::kMemory && cpu_seconds > 0 &&
+      !outcome.results.empty()) {
+    outcome.modelled_per_second = outcome.results.front().weight_total / cpu_seconds;
   }
   return outcome;
 }

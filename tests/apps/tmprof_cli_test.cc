@@ -961,9 +961,18 @@ TEST(Eval, GoesByAccessesToMemoryWhereMissesWereSampled) {
   EXPECT_GT(memory["hit_rates"][0]["oracle_curve"]["value"], 0.9);
   EXPECT_EQ(memory["hit_rates"][0]["history_judged_apart"]["value"], 1.0);
   EXPECT_NEAR(memory["traces"][0]["accesses_to_memory_per_cpu_second"], 1'280'000, 1);
-  EXPECT_THAT(show({}), AllOf(HasSubstr("1 280 000 accesses in a second of CPU time reach memory"),
-                              HasSubstr("12.8 %"), HasSubstr("judged by memory"),
-                              HasSubstr("Hit rates of accesses to memory")));
+  EXPECT_THAT(show({}),
+              AllOf(HasSubstr("1 280 000 accesses in a second of CPU time reach memory"),
+                    HasSubstr("placing can gain 12.8 % of the CPU time at most"),
+                    HasSubstr("each takes 100 ns (assumed; --latency-gap gives another)"),
+                    HasSubstr("judged by memory"), HasSubstr("Hit rates of accesses to memory")));
+  EXPECT_THAT(show({"--latency-gap", "200ns"}),
+              AllOf(HasSubstr("25.6 %"), HasSubstr("200 ns (given)")));
+  const Json given = Json::parse(show({"--latency-gap", "200ns", "--format", "json"}));
+  EXPECT_NEAR(given["traces"][0]["memory_time_share"], 0.256, 1e-6);
+  EXPECT_EQ(given["traces"][0]["latency_gap_ns"], 200);
+  EXPECT_EQ(given["traces"][0]["latency_gap_basis"], "given");
+  EXPECT_EQ(memory["traces"][0]["latency_gap_basis"], "assumed");
   const Json accesses =
       Json::parse(show({"--judge", "accesses", "--rank", "memory", "--format", "json"}));
   EXPECT_EQ(accesses["hit_rates"][0]["of"], "accesses");
@@ -1066,6 +1075,14 @@ TEST(Eval, RefusesOptionsThatTheCurveDoesNotRead) {
   EXPECT_THAT(sum.err, HasSubstr("choose '--rank-model rate'"));
 }
 
+TEST(Eval, SaysFirstWhatPlacingCanGain) {
+  EXPECT_THAT(Tmprof({"eval", GoldenTrace()}).out,
+              StartsWith(GoldenTrace() + ": what share of the time is memory is unknown: "));
+  const Outcome outcome = Tmprof({"eval", GoldenTrace(), "--latency-gap", "0ns"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("--latency-gap"));
+}
+
 TEST(Eval, SaysOfHowManyPagesNothingIsKnown) {
   const TemporaryFolder folder;
   const auto show = [&](std::optional<PageCount> resident, std::vector<std::string> more) {
@@ -1098,11 +1115,14 @@ TEST(Eval, ACacheOfKnownSizeTellsWhatReachesMemoryWithoutSamples) {
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const Json modelled = Json::parse(outcome.out);
   EXPECT_EQ(modelled["llc_bytes"], 4096);
+  EXPECT_GT(modelled["traces"][0]["memory_time_share"], 0.0);
+  EXPECT_TRUE(modelled["traces"][0]["accesses_to_memory_per_cpu_second"].is_null());
   EXPECT_EQ(modelled["traces"][0]["memory_is_modelled"], true);
   EXPECT_EQ(modelled["results"][0]["rank"], "memory");
   EXPECT_EQ(modelled["hit_rates"][0]["of"], "memory");
   EXPECT_THAT(show({"--llc", "4KiB"}).out,
-              AllOf(HasSubstr("those that a last-level cache of 4 KiB has no room for"),
+              AllOf(HasSubstr("reach memory (by a model of the cache), and each takes 100 ns"),
+                    HasSubstr("those that a last-level cache of 4 KiB has no room for"),
                     HasSubstr("judged by memory")));
   EXPECT_THAT(show({"--llc", "4KiB", "--rank", "references", "--judge", "references"}).out,
               Not(HasSubstr("has no room for")))

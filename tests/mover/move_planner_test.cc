@@ -104,6 +104,20 @@ TEST_F(DecideMovesTest, AMoveMustPayForItselfAndASwapForBoth) {
   EXPECT_EQ(Decide({2}).moves.size(), 2U);
 }
 
+TEST_F(DecideMovesTest, APageOfASlowerTierPaysSooner) {
+  constexpr NodeId kSlowest{2};
+  tiers_ = Tiers::Make({{kFast}, {kSlow}, {kSlowest}}).value();
+  room_.push_back({kSlowest, PageCount(100)});
+  rules_.cost_of_move = 100;
+  rules_.cost_from_tier = {6, 3};
+  placed_ = {At(kSlow, 2, 5), At(kSlowest, 3, 4)};
+  const MoveDecision decision = Decide({2, 3});
+  ASSERT_EQ(decision.moves.size(), 1U);
+  EXPECT_EQ(decision.moves[0].key, Key(3)) << "it gains more time with fewer accesses";
+  rules_.cost_from_tier = {4};
+  EXPECT_EQ(Decide({2, 3}).moves.size(), 2U) << "the last cost is that of all tiers below, too";
+}
+
 TEST_F(DecideMovesTest, WhatHasMovedLatelyStaysWhereItIs) {
   rules_.capacity = PageCount(1);
   rules_.cool_down_epochs = 5;

@@ -73,6 +73,21 @@ TEST_F(NodeTopologyTest, ReadsWhatEachNodeSays) {
   EXPECT_THAT(topology.tiers, IsEmpty());
 }
 
+TEST_F(NodeTopologyTest, TiersHaveTheMeanLatencyOfTheirNodes) {
+  AddNode(0, 4096, 1024, "0", "10 20 20 20");
+  AddNode(1, 4096, 1024, "", "20 10 20 20");
+  AddNode(2, 4096, 1024, "", "20 20 10 20");
+  AddNode(3, 4096, 1024, "", "20 20 20 10");
+  SetLatency(0, 80);
+  SetLatency(1, 240);
+  SetLatency(2, 260);
+  const NodeTopology topology = ReadNodeTopology(root_).value();
+  EXPECT_THAT(LatenciesOf(topology, {{NodeId(0)}, {NodeId(1), NodeId(2)}}), ElementsAre(80, 250));
+  EXPECT_THAT(LatenciesOf(topology, {{NodeId(0)}, {NodeId(1), NodeId(3)}, {NodeId(9)}}),
+              ElementsAre(80, std::nullopt, std::nullopt))
+      << "node 3 does not tell, and there is no node 9";
+}
+
 TEST_F(NodeTopologyTest, NodesWithoutMemoryAreNoPlace) {
   AddNode(0, 4096, 1024, "0", "10 20 30");
   AddNode(1, 0, 0, "1", "20 10 30");

@@ -69,6 +69,45 @@ TEST(MovesTest, TellsWhatIsBoundFromWhatIsLetBeOrUnknown) {
       HasSubstr("bound 5, binding unknown 70, shared 32, mapped elsewhere 43, let be 900,"));
 }
 
+// Two promotions of 2 and of 6 accesses an epoch; the one that is settled had 3 in each of 4
+// epochs.
+TEST(MovesTest, TellsPredictedFromRealisedMemoryTime) {
+  const auto promotion = [](std::uint64_t vpn, double score) {
+    return MoveOutcome{.move = {.key = {TargetId(0), Vpn(vpn)},
+                                .from = NodeId(1),
+                                .to = NodeId(0),
+                                .score = score},
+                       .attempts = 1,
+                       .latency = nanoseconds(1'500)};
+  };
+  std::vector<LedgerEpoch> epochs{EpochOf(0, {promotion(1, 2), promotion(2, 6)}), EpochOf(5, {})};
+  epochs[1].settled = {{.key = {TargetId(0), Vpn(1)},
+                        .from = NodeId(1),
+                        .to = NodeId(0),
+                        .moved_in = 0,
+                        .cause = SettledCause::kEnd,
+                        .epochs = 4,
+                        .epochs_known = 4,
+                        .seen = 4,
+                        .weight = 12}};
+  LedgerInfo info = SmallLedgerInfo();
+  info.settings = SettingsOf(GapsOf({80.0, 250.0}, std::nullopt), 2);
+  const MovesSummary summary = SummaryOf(epochs, {}, info);
+  EXPECT_EQ(summary.PredictedPerPageEpoch(), 4 * 170);
+  EXPECT_EQ(summary.RealisedPerPageEpoch(), 3 * 170);
+  const nlohmann::json time = nlohmann::json::parse(MovesJson(summary))["memory_time"];
+  EXPECT_EQ(time["latency_gap_basis"], "firmware");
+  EXPECT_DOUBLE_EQ(time["realised_s"], 12 * 170e-9);
+  EXPECT_DOUBLE_EQ(time["moving_s"], 3e-6);
+  EXPECT_THAT(MovesText(summary),
+              HasSubstr("a promoted page saves 680 ns of memory time an epoch as "
+                        "predicted, 510 ns by later evidence (an access: 170 "
+                        "ns, firmware)"));
+  const MovesSummary without = SummaryOf({EpochOf(0, {promotion(1, 2)})});
+  EXPECT_EQ(without.PredictedPerPageEpoch(), 2 * kAssumedLatencyGapNs) << "as older ledgers";
+  EXPECT_EQ(without.RealisedPerPageEpoch(), std::nullopt) << "nothing is settled";
+}
+
 TEST(MovesTest, NamesTheUnitOfEachColumnOfNumbers) {
   EXPECT_THAT(TitlesWithoutUnit(MovesText(Golden())), testing::IsEmpty());
 }

@@ -225,6 +225,7 @@ TEST(ParseConfig, TheEmptyTextHoldsEveryDefaultOfTheCodeItConfigures) {
   EXPECT_EQ(config.mover.limits.attempts, MoverLimits{}.attempts);
   EXPECT_FALSE(config.mover.limits.bytes_per_second);
   EXPECT_FALSE(config.mover.cost_of_move);
+  EXPECT_FALSE(config.mover.latency_gap_ns);
   EXPECT_FALSE(config.ledger.file);
   EXPECT_EQ(config.control_socket, "/run/tmprofd/control");
   EXPECT_FALSE(config.metrics);
@@ -290,6 +291,7 @@ mover {
   cost_of_move: 12.5
   hysteresis: 1.5
   cool_down_epochs: 4
+  latency_gap_ns: 170
 }
 ledger {
   file: "/var/log/\"moves\" \303\244"
@@ -352,6 +354,7 @@ TEST(ParseConfig, EveryFieldArrivesWhereItBelongs) {
   EXPECT_EQ(config.mover.limits.cpu_ns_per_second, 50'000'000);
   EXPECT_EQ(config.mover.limits.attempts, 5);
   EXPECT_EQ(config.mover.cost_of_move, 12.5);
+  EXPECT_EQ(config.mover.latency_gap_ns, 170);
   EXPECT_EQ(config.mover.hysteresis, 1.5);
   EXPECT_EQ(config.mover.cool_down_epochs, 4);
   EXPECT_EQ(config.ledger.file, "/var/log/\"moves\" ä");

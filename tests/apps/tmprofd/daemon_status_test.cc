@@ -99,6 +99,8 @@ TEST(StatusAsJson, HasAllThatIsKnown) {
                                       {"tier1_pages", 256},
                                       {"cpu_time_s", 0.75}}));
   EXPECT_EQ(json["tiers"][0], Json({{"tier", 1},
+                                    {"latency_gap_ns", nullptr},
+                                    {"latency_gap_basis", nullptr},
                                     {"nodes", {0, 2}},
                                     {"capacity_pages", 512},
                                     {"used_pages", 256},
@@ -109,6 +111,11 @@ TEST(StatusAsJson, HasAllThatIsKnown) {
   EXPECT_TRUE(json["sources"][0]["accesses_per_sample"].is_null());
   EXPECT_EQ(json["sources"][0]["lost"], 3);
   EXPECT_EQ(json["sources"][0]["lost_total"], 30);
+  EXPECT_EQ(json["tiers"][1]["latency_gap_ns"], 170);
+  EXPECT_EQ(json["tiers"][1]["latency_gap_basis"], "firmware");
+  EXPECT_EQ(json["promotion_savings"],
+            Json({{"promotions", 90}, {"predicted_s", 2.0}, {"realised_s", 1.5}}));
+  EXPECT_EQ(json["decision"]["predicted_saved_s_per_s"], 0.0625);
   EXPECT_EQ(json["decision"]["moves"], 5);
   EXPECT_EQ(json["decision"]["not_moved"]["bound"], 1);
   EXPECT_EQ(json["decision"]["not_moved"]["binding_unknown"], 7);
@@ -145,6 +152,7 @@ TEST(StatusAsJson, SaysNullOfWhatIsUnknown) {
   status.tier1_hit_ratio.reset();
   status.ranked_by.reset();
   status.decision.reset();
+  status.savings = {};
   status.epoch.reset();
   status.config_file.clear();
   const Json json = AsJson(ReadingOf(status));
@@ -152,6 +160,7 @@ TEST(StatusAsJson, SaysNullOfWhatIsUnknown) {
   EXPECT_TRUE(json["targets"][0]["cpu_time_s"].is_null());
   EXPECT_TRUE(json["tiers"][1]["capacity_pages"].is_null());
   EXPECT_TRUE(json["tiers"][1]["free_pages"].is_null());
+  EXPECT_TRUE(json["promotion_savings"]["realised_s"].is_null());
   EXPECT_TRUE(json["sources"][0]["lost_total"].is_null());
   for (const char* name : {"tier1_hit_ratio", "tier1_hit_ratio_of", "ranked_by", "rank_weight",
                            "decision", "epoch", "config_file"}) {
@@ -162,13 +171,28 @@ TEST(StatusAsJson, SaysNullOfWhatIsUnknown) {
 TEST(StatusAsText, SaysItForPeople) {
   const std::string text = AsText(ReadingOf(FullStatus()));
   for (const char* part :
-       {"tmprofd 1.2.3: running, up 1d 01:01:01, as of 0.3 s ago",
-        "warning: reclaim is at work on node 0", "configuration: /etc/tmprofd.textproto",
-        "epochs: 8; the last: number 7, of 1.5 s", "own CPU time: 12.5 s",
-        "accesses to memory that hit tier 1, estimated: 87.5 %", "2 MiB", "no limit", "clock",
-        "half-blind", "4711", "redis-server", "4 MiB", "12 pages wanted in tier 1, 5 moves",
-        "1 bound, 7 binding unknown, 9 shared, 10 mapped elsewhere, 8 let be,", "3 without gain",
-        "80 from tier 1 to 2 (room), 90 from tier 2 to 1 (wanted)\n", "4 EBUSY\n",
+       {"ranked by memory\n",
+        "170 ns (firmware)",
+        "saved by 90 promotions in their first 10 s: 2 s of memory time as predicted, 1.5 s by "
+        "later evidence\n",
+        "tmprofd 1.2.3: running, up 1d 01:01:01, as of 0.3 s ago",
+        "warning: reclaim is at work on node 0",
+        "configuration: /etc/tmprofd.textproto",
+        "epochs: 8; the last: number 7, of 1.5 s",
+        "own CPU time: 12.5 s",
+        "accesses to memory that hit tier 1, estimated: 87.5 %",
+        "2 MiB",
+        "no limit",
+        "clock",
+        "half-blind",
+        "4711",
+        "redis-server",
+        "4 MiB",
+        "12 pages wanted in tier 1, 5 moves",
+        "1 bound, 7 binding unknown, 9 shared, 10 mapped elsewhere, 8 let be,",
+        "3 without gain",
+        "80 from tier 1 to 2 (room), 90 from tier 2 to 1 (wanted)\n",
+        "4 EBUSY\n",
         "moves that undid another: 2; pending: 11"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }

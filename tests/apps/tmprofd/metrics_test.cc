@@ -67,6 +67,10 @@ TEST_F(MetricsTest, HasAllThatIsKnown) {
                            "tmprof_source_active_ratio{source=\"clock\"} 0.25",
                            "tmprof_tier_hit_ratio 0.875",
                            "tmprof_rank_info{by=\"memory\",weight=\"memory\"} 1",
+                           "tmprof_latency_gap_seconds{tier=\"2\",basis=\"firmware\"} 1.7e-07",
+                           "tmprof_promotions_checked_total 90",
+                           "tmprof_promotion_predicted_saved_seconds_total 2",
+                           "tmprof_promotion_realised_saved_seconds_total 1.5",
                            "tmprof_tier_capacity_bytes{tier=\"1\"} 2097152",
                            "tmprof_tier_used_bytes{tier=\"1\"} 1048576",
                            "tmprof_tier_used_bytes{tier=\"2\"} 3145728",
@@ -83,6 +87,15 @@ TEST_F(MetricsTest, HasAllThatIsKnown) {
   }
   // The second tier has no capacity of its own.
   EXPECT_THAT(scraped, Not(HasSubstr("tmprof_tier_capacity_bytes{tier=\"2\"}")));
+}
+
+TEST_F(MetricsTest, LeavesOutSavingsBeforeAnyIsKnown) {
+  DaemonStatus next = FullStatus();
+  next.savings = {};
+  board_.Publish(next);
+  const std::string scraped = Scrape();
+  EXPECT_THAT(scraped, HasSubstr("\ntmprof_promotions_checked_total 0\n"));
+  EXPECT_THAT(scraped, Not(HasSubstr("saved_seconds")));
 }
 
 TEST_F(MetricsTest, FollowsTheBoard) {

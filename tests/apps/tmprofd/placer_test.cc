@@ -594,6 +594,33 @@ TEST_F(PlacerTest, LooksAtWhatAPageGainsInTimeNotInAnEpoch) {
   EXPECT_THAT(Decide(placer, Epoch(Hot(500, 10))).moves, SizeIs(10)) << "ten a second";
 }
 
+TEST_F(PlacerTest, AnAccessIsWorthTheLatencyThatItSaves) {
+  options_.cost_of_move.reset();
+  memory_.Put(0, 1000, kSlow);
+  EpochProfile epoch = Epoch(Hot(0, 10));
+  epoch.end = epoch.start + seconds(10);  // an access a second
+  options_.gaps = GapsOf({80.0, 90.0}, std::nullopt);
+  Placer near(options_, memory_, cpu_clock_);
+  EXPECT_THAT(Decide(near, epoch).moves, IsEmpty());
+  options_.gaps = GapsOf({80.0, 5080.0}, std::nullopt);
+  Placer far(options_, memory_, cpu_clock_);
+  const PlacementDecision decision = Decide(far, epoch);
+  EXPECT_THAT(decision.moves, SizeIs(10));
+  EXPECT_DOUBLE_EQ(decision.saved_per_second, 10 * 1 * 5000e-9) << "10 pages, an access a second";
+}
+
+TEST_F(PlacerTest, WhatGivesWayIsOffWhatMovesSave) {
+  options_.capacity = PageCount(10);
+  memory_.Put(0, 10, kFast);
+  memory_.Put(100, 10, kSlow);
+  std::map<std::uint64_t, std::uint32_t> samples = Hot(100, 10);
+  for (std::uint64_t vpn = 0; vpn < 10; ++vpn) samples[vpn] = 4;
+  Placer placer(options_, memory_, cpu_clock_);
+  const PlacementDecision decision = Decide(placer, Epoch(samples));
+  ASSERT_THAT(decision.moves, SizeIs(20));
+  EXPECT_NEAR(decision.saved_per_second, 10 * (10 - 4) * 100e-9, 1e-12);
+}
+
 TEST_F(PlacerTest, MovesNothingUnderFirstTouch) {
   options_.policy = *FindPolicy("first_touch");
   memory_.Put(0, 1000, kSlow);

@@ -57,6 +57,7 @@ inline DaemonStatus FullStatus() {
                      .lost_total = 30}};
   status.decision = DecisionStatus{.wanted = PageCount(12),
                                    .moves = 5,
+                                   .saved_per_second = 0.0625,
                                    .not_moved = {.bound = 1,
                                                  .binding_unknown = 7,
                                                  .shared = 9,
@@ -75,6 +76,8 @@ inline DaemonStatus FullStatus() {
   status.own_cpu_time = milliseconds(12500);
   status.tier1_hit_ratio = 0.875;
   status.ranked_by = RankSource::kMemory;
+  status.gaps = GapsOf({80.0, 250.0}, std::nullopt);
+  status.savings = {.promotions = 90, .predicted_seconds = 2, .realised_seconds = 1.5};
   status.warnings = {"reclaim is at work on node 0"};
   return status;
 }

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What promotions were predicted to save, beside what later evidence of the same pages says.
+
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+
+#include "base/move.h"
+#include "base/page_key.h"
+#include "base/units.h"
+#include "mover/payback.h"
+
+namespace tmprof {
+
+// A move has so much time to pay for itself, and its prediction is checked over that time.
+inline constexpr std::chrono::seconds kPaybackTime{10};
+
+// Sums over promoted pages, each for its first kPaybackTime in tier 1. An epoch counts, on both
+// sides, if it holds a record of the page: without one nothing is known of what it saved.
+struct PromotionSavings {
+  std::uint64_t promotions = 0;  // with at least one such epoch
+  double predicted_seconds = 0;  // of memory time, by the scores that decided
+  double realised_seconds = 0;   // by the scores of later epochs
+  friend bool operator==(const PromotionSavings&, const PromotionSavings&) = default;
+};
+
+class MoveCalibration {
+ public:
+  // Watches so many promotions; more are not checked. Precondition: not 0.
+  explicit MoveCalibration(std::size_t most_moves);
+
+  // A promotion that is over in `epoch`, after which its pages are in tier 1. Its score was made
+  // for an epoch of `decided_over`; an access saves `gap_ns`. A move of pages that are watched ends
+  // their watch.
+  void Promoted(const Move& move, std::chrono::nanoseconds decided_over, double gap_ns,
+                std::uint64_t epoch);
+  // Any other move of pages.
+  void Moved(const Move& move);
+  // As Payback::Observe(); `length` of the epoch.
+  void Observe(std::uint64_t epoch, std::chrono::nanoseconds length,
+               std::span<const SeenSpan> spans);
+  // Pages of a target that is no longer tracked, or of a file that no target maps any more.
+  void Forget(TargetId target);
+  // Scores have another unit from now on: what is watched cannot be compared.
+  void ForgetAll() { watched_.clear(); }
+
+  bool watches_any() const { return !watched_.empty(); }
+  const PromotionSavings& savings() const { return savings_; }
+
+ private:
+  struct Watched {
+    PageCount span;
+    std::uint64_t moved_in = 0;
+    double predicted_per_second = 0;  // seconds of memory time
+    double gap_ns = 0;
+    std::chrono::nanoseconds watched{0};
+    bool was_known = false;
+  };
+
+  std::size_t most_moves_;
+  std::map<PageKey, Watched> watched_;  // by the first page; they do not overlap
+  PromotionSavings savings_;
+};
+
+}  // namespace tmprof

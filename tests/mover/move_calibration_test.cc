@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mover/move_calibration.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+namespace tmprof {
+namespace move_calibration_test {
+
+using std::chrono::seconds;
+
+constexpr double kGapNs = 100;
+
+PageKey Key(std::uint64_t vpn) { return {TargetId(1), Vpn(vpn)}; }
+
+Move MoveOf(std::uint64_t vpn, double score, PageCount span = PageCount(1)) {
+  return {.key = Key(vpn), .span = span, .from = NodeId(1), .to = NodeId(0), .score = score};
+}
+
+SeenSpan Seen(std::uint64_t vpn, double score, PageCount span = PageCount(1)) {
+  return {.key = Key(vpn), .span = span, .seen = 1, .score = score};
+}
+
+TEST(MoveCalibration, ComparesWhatWasPredictedWithWhatLaterEpochsSay) {
+  MoveCalibration calibration(10);
+  // 2 000 accesses in 2 s, 100 ns each, are 100 us in a second.
+  calibration.Promoted(MoveOf(5, 2'000), seconds(2), kGapNs, 7);
+  calibration.Observe(7, seconds(1), std::vector{Seen(5, 9'999)});
+  EXPECT_EQ(calibration.savings().promotions, 0u) << "in part of epoch 7 it was elsewhere";
+  calibration.Observe(8, seconds(1), std::vector{Seen(5, 500)});
+  calibration.Observe(9, seconds(2), std::vector{Seen(4, 1), Seen(5, 700), Seen(6, 1)});
+  EXPECT_EQ(calibration.savings().promotions, 1u);
+  EXPECT_DOUBLE_EQ(calibration.savings().predicted_seconds, 3 * 1'000 * 100e-9);
+  EXPECT_DOUBLE_EQ(calibration.savings().realised_seconds, 1'200 * 100e-9);
+}
+
+TEST(MoveCalibration, AnEpochWithoutARecordCountsOnNeitherSide) {
+  MoveCalibration calibration(10);
+  calibration.Promoted(MoveOf(5, 1'000), seconds(1), kGapNs, 0);
+  calibration.Observe(1, seconds(1), {});
+  calibration.Observe(2, seconds(1), std::vector{Seen(6, 9)});
+  EXPECT_EQ(calibration.savings(), PromotionSavings{}) << "unknown is no saving of 0";
+}
+
+TEST(MoveCalibration, EndsAfterTheTimeInWhichAMoveHasToPay) {
+  MoveCalibration calibration(10);
+  calibration.Promoted(MoveOf(5, 1'000), seconds(1), kGapNs, 0);
+  for (std::uint64_t epoch = 1; epoch <= 15; ++epoch)
+    calibration.Observe(epoch, seconds(1), std::vector{Seen(5, 1'000)});
+  EXPECT_DOUBLE_EQ(calibration.savings().predicted_seconds, 10 * 1'000 * 100e-9);
+  EXPECT_FALSE(calibration.watches_any());
+}
+
+TEST(MoveCalibration, SharesSpansByTheirPages) {
+  MoveCalibration calibration(10);
+  calibration.Promoted(MoveOf(8, 100, PageCount(4)), seconds(1), kGapNs, 0);
+  calibration.Observe(1, seconds(1), std::vector{Seen(0, 160, PageCount(16))});
+  EXPECT_DOUBLE_EQ(calibration.savings().realised_seconds, 40 * 100e-9);
+}
+
+TEST(MoveCalibration, EndsWhereThePagesGo) {
+  MoveCalibration calibration(2);
+  calibration.Promoted(MoveOf(0, 100, PageCount(4)), seconds(1), kGapNs, 0);
+  calibration.Promoted(MoveOf(9, 100), seconds(1), kGapNs, 0);
+  calibration.Promoted(MoveOf(20, 100), seconds(1), kGapNs, 0);  // one too many
+  calibration.Moved(MoveOf(3, 0));
+  calibration.Observe(1, seconds(1),
+                      std::vector{Seen(0, 1, PageCount(4)), Seen(9, 1), Seen(20, 1)});
+  EXPECT_EQ(calibration.savings().promotions, 1u);
+  calibration.Forget(TargetId(1));
+  EXPECT_FALSE(calibration.watches_any());
+}
+
+}  // namespace move_calibration_test
+}  // namespace tmprof
