@@ -82,15 +82,21 @@ std::vector<MemoryRow> MemoryRowsOf(const RatedRows& rated, std::span<const Rate
   return rows;
 }
 
+// `rated`: the same rows. Streams count for less unless samples tell of them.
 std::vector<MemoryWeights::Weight> MemoryWeightsOf(std::span<const MemoryRow> rows,
+                                                   const RatedRows& rated,
                                                    std::span<const RateMoments> rates,
-                                                   const MemoryScale& scale) {
+                                                   const MemoryScale& scale,
+                                                   const Streams& streams) {
+  const StreamShares shares = streams.Shares();
   const MemoryWeights weights(rows, scale);
   std::vector<MemoryWeights::Weight> of_rows;
   of_rows.reserve(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     of_rows.push_back(weights.Of(rows[i]));
     if (weights.basis() == MemoryBasis::kSamples) continue;
+    const RatedRow& row = rated.rows[i];
+    of_rows.back().mean *= StreamDiscount(shares.Of(row.key, PageCount(row.pages)));
     // A score errs as the rate does, and, unless each access is worth the same, as its worth.
     const double of_rate = std::sqrt(rates[i].variance) / rates[i].mean;
     double& relative_sd = of_rows.back().relative_sd;
@@ -229,6 +235,7 @@ void Ranker::Absorb(const EpochProfile& profile) {
                                 : Keeps({.evidence = 0, .accesses = 0});
   last_end_ = profile.end;
   scale_.Look(profile);
+  if (options_.llc_bytes && options_.memory != Memory::kThisEpoch) streams_.Look(profile);
   if (const auto resident = ResidentPages(profile)) resident_ = resident;
   live_.clear();
   for (const Target& target : profile.targets) {
@@ -465,8 +472,8 @@ void Ranker::EstimateByRate(const EvidenceTable& table, RankSource source, Asked
   const std::vector<RateMoments> rates = RatesOf(rated);
   std::vector<MemoryWeights::Weight> memory;  // of kMemory
   if (source == RankSource::kMemory)
-    memory =
-        MemoryWeightsOf(MemoryRowsOf(rated, rates, SamplesAreOfMemory()), rates, ScaleOfMemory());
+    memory = MemoryWeightsOf(MemoryRowsOf(rated, rates, SamplesAreOfMemory()), rated, rates,
+                             ScaleOfMemory(), streams_);
   PageEstimates shared(JoinsRowsOf(table) ? pages_.pages().size() : 0);
   for (std::size_t i = 0; i < rated.rows.size(); ++i) {
     const RatedRow& row = rated.rows[i];

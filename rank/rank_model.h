@@ -19,6 +19,7 @@
 #include "rank/memory_traffic.h"
 #include "rank/parted_evidence.h"
 #include "rank/rate_change.h"
+#include "rank/streams.h"
 #include "rank/target_times.h"
 #include "rank/unknown_pages.h"
 
@@ -211,6 +212,7 @@ class Ranker {
   std::vector<TargetId> live_;  // ascending: those that the last profile lists as not exited
   std::optional<MonotonicTime> last_end_;
   SampleScale scale_;
+  Streams streams_;  // of what is remembered; kMemory by a model of the cache discounts them
   std::optional<PageCount> resident_;          // of live targets, as last told
   std::map<TargetId, PageCount> resident_of_;  // of each target, as last told
 };

@@ -55,7 +55,7 @@ class SpanWeights {
 SpanWeights WeightsOf(const EvidenceTable& table, std::span<const std::uint32_t> row_of,
                       const SharedSpans& shared, const TargetTimes& times,
                       const AccessEstimates& per_page, const MemoryScale& scale,
-                      bool with_samples) {
+                      const Streams& streams, bool with_samples) {
   std::vector<MemoryRow> rows;
   const auto add = [&](MemoryRow row, double seconds) {
     const double accesses = per_page.accesses[rows.size()];
@@ -86,10 +86,16 @@ SpanWeights WeightsOf(const EvidenceTable& table, std::span<const std::uint32_t>
   }
   const MemoryWeights weights(rows, scale);
   SpanWeights of_spans(weights.basis());
+  const StreamShares shares = streams.Shares();
   for (std::size_t span = 0; span < rows.size(); ++span) {
     const MemoryWeights::Weight weight = weights.Of(rows[span]);
     const double rate = rows[span].seen.rate;
-    of_spans.Add(rate > 0 ? weight.mean / rate : 0, weight.relative_sd);
+    double discount = 1;
+    if (weights.basis() != MemoryBasis::kSamples && span < row_of.size()) {
+      const std::uint32_t row = row_of[span];
+      discount = StreamDiscount(shares.Of(table.key[row], PageCount(table.span_pages[row])));
+    }
+    of_spans.Add(rate > 0 ? discount * weight.mean / rate : 0, weight.relative_sd);
   }
   return of_spans;
 }
@@ -103,6 +109,7 @@ std::size_t RowsOf(const PartedEvidence& evidence) {
 void TotalRanker::Absorb(const EpochProfile& profile) {
   shared_pages_.Add(profile.targets);
   scale_.Look(profile);
+  if (model_ == RankModel::kRate && llc_bytes_) streams_.Look(profile);
   most_resident_ = std::max(most_resident_, ResidentPages(profile));
   Step step{.start = profile.start, .end = profile.end, .epochs = 1};
   step.evidence.Take(profile);
@@ -259,7 +266,7 @@ Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource sou
         table, row_of, shared, all, RateHistory(history).Estimate(),
         ScaleOf(scale_, llc_bytes_, PagesLookedAt(evidence_.spans(), [](TargetId) { return true; }),
                 most_resident_),
-        /*with_samples=*/!scale_.has_samples_of_time());
+        streams_, /*with_samples=*/!scale_.has_samples_of_time());
   AccessEstimates per_page =
       visits ? std::move(history).Estimate(add_part) : std::move(history).Estimate();
   for (std::size_t span = 0; span < per_page.accesses.size(); ++span)

@@ -19,6 +19,7 @@
 #include "rank/parted_evidence.h"
 #include "rank/rank_model.h"
 #include "rank/rate_chances.h"
+#include "rank/streams.h"
 #include "rank/target_times.h"
 
 namespace tmprof {
@@ -136,6 +137,7 @@ class TotalRanker {
   std::size_t epochs_per_step_ = 1;
   std::optional<MonotonicTime> last_end_;
   SampleScale scale_;
+  Streams streams_;  // kMemory by a model of the cache discounts them
 };
 
 }  // namespace tmprof

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells memory that is streamed through from memory that is accessed here and there. Prefetchers
+// hide the latency of streams, so that placing them gains less. Only rank/ uses it.
+//
+// A stream finds the pages of a 2 MiB block together or not at all: they are accessed within the
+// milliseconds in which it passes. Pages of the same rate that are accessed at random are found
+// independently of each other. So the number of first accesses that one epoch finds in a block,
+// less what the pages' own rates predict for the time watched, scatters far more for a stream. For
+// independent pages the square of that difference is on average the number of first accesses (a
+// counting process less its compensator; Andersen, Borgan, Gill and Keiding, Statistical Models
+// Based on Counting Processes, II.4); if all of R pages are always found together, it is R times as
+// much.
+//
+// Not told: streams that come back within every visit; which part of a huge page or region is one;
+// the order in which pages of a block are accessed. A block whose pages are all used at random, in
+// bursts with long rests between, is told from a stream by how soon its pages are found again.
+
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "base/epoch_profile.h"
+#include "base/page_key.h"
+#include "base/units.h"
+
+namespace tmprof {
+
+// The part of a stream's accesses to memory whose latency is hidden: a prefetcher that stops at the
+// end of a page fetches all of its 64 lines but the three that tell it the direction
+// (testbed/tiersim/stream_prefetcher.h).
+inline constexpr double kHiddenOfStream = 61.0 / 64;
+
+inline constexpr std::size_t kStreamBlock = 512;  // pages that are found together or not at all
+
+// What remains of a memory score. `share`: of the accesses that are of a stream, in [0, 1].
+constexpr double StreamDiscount(double share) { return 1 - kHiddenOfStream * share; }
+
+// The shares of accesses that are of streams, as they were told at some time.
+class StreamShares {
+ public:
+  // Of the accesses to these pages, in [0, 1]; 0 where nothing tells.
+  double Of(PageKey first, PageCount pages) const;
+
+ private:
+  friend class Streams;
+  struct OfBlock {
+    PageKey first;
+    double share;  // > 0
+  };
+  std::vector<OfBlock> blocks_;  // ascending
+};
+
+class Streams {
+ public:
+  // Oldest first. Records without time, of huge pages and of regions tell nothing.
+  void Look(const EpochProfile& epoch);
+
+  // Those of each block, told by it and its neighbours: an array is mostly larger than one block.
+  StreamShares Shares() const;
+
+ private:
+  // Of visits whose outcome was predicted.
+  struct Scored {
+    double visits = 0;
+    double finds = 0;
+    double soon_finds = 0;      // that came far sooner than the page's rate predicts
+    double soon_by_chance = 0;  // so many are expected where nothing comes in bursts
+    double excess = 0;          // squares of what was not predicted, less the finds
+    double excess_of_one = 0;   // the same if all pages were always found together
+
+    void Add(const Scored& more);
+    void Halve();
+    double Share() const;
+  };
+  struct Block {
+    std::array<float, kStreamBlock> finds{};    // first accesses of each page
+    std::array<float, kStreamBlock> seconds{};  // watched before these
+    double all_finds = 0;
+    double all_seconds = 0;
+    std::uint64_t visits = 0;
+    Scored scored;
+
+    void Fade();
+  };
+  void LookAtBlock(const PageColumns& pages, std::size_t begin, std::size_t end);
+
+  std::map<PageKey, Block> blocks_;  // by their first page
+};
+
+}  // namespace tmprof
