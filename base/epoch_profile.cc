@@ -35,6 +35,8 @@ std::optional<AccessCounts> AccessesAt(const PageColumns& columns, std::size_t i
   AccessCounts counts{.loads = accesses.loads[i], .stores = accesses.stores[i]};
   if (accesses.llc_misses) counts.llc_misses = (*accesses.llc_misses)[i];
   if (accesses.dtlb_misses) counts.dtlb_misses = (*accesses.dtlb_misses)[i];
+  if (accesses.hidden_misses) counts.hidden_misses = (*accesses.hidden_misses)[i];
+  if (accesses.stall_ns) counts.stall_ns = (*accesses.stall_ns)[i];
   return counts;
 }
 
@@ -59,6 +61,8 @@ void AppendAccesses(PageColumns& columns, const std::optional<AccessCounts>& cou
   accesses.stores.push_back(added.stores);
   AppendModelled(accesses.llc_misses, before, added.llc_misses);
   AppendModelled(accesses.dtlb_misses, before, added.dtlb_misses);
+  AppendModelled(accesses.hidden_misses, before, added.hidden_misses);
+  AppendModelled(accesses.stall_ns, before, added.stall_ns);
 }
 
 void AppendFindingReads(PageColumns& columns, const PageRecord& record) {

@@ -50,6 +50,10 @@ struct PageColumns {
     std::vector<std::uint64_t> stores;
     std::optional<std::vector<std::uint64_t>> llc_misses;   // nullopt: no cache was modelled
     std::optional<std::vector<std::uint64_t>> dtlb_misses;  // nullopt: no TLB was modelled
+    // Of llc_misses, those that a prefetcher hid; nullopt: no prefetcher was modelled.
+    std::optional<std::vector<std::uint64_t>> hidden_misses;
+    // Time that the program waited for memory; nullopt: it was not modelled.
+    std::optional<std::vector<std::uint64_t>> stall_ns;
 
     friend bool operator==(const Accesses&, const Accesses&) = default;
   };
@@ -106,8 +110,10 @@ struct PageColumns {
 struct AccessCounts {
   std::uint64_t loads = 0;
   std::uint64_t stores = 0;
-  std::optional<std::uint64_t> llc_misses;   // of these accesses; nullopt: no cache was modelled
-  std::optional<std::uint64_t> dtlb_misses;  // likewise
+  std::optional<std::uint64_t> llc_misses;     // of these accesses; nullopt: no cache was modelled
+  std::optional<std::uint64_t> dtlb_misses;    // likewise
+  std::optional<std::uint64_t> hidden_misses;  // of llc_misses, by a prefetcher; likewise
+  std::optional<std::uint64_t> stall_ns;       // that the program waited for memory; likewise
 
   friend bool operator==(const AccessCounts&, const AccessCounts&) = default;
 };

@@ -30,6 +30,8 @@ class PartOfStream final : public EpochStream {
       part.accesses.emplace();
       if (counted->llc_misses) part.accesses->llc_misses.emplace();
       if (counted->dtlb_misses) part.accesses->dtlb_misses.emplace();
+      if (counted->hidden_misses) part.accesses->hidden_misses.emplace();
+      if (counted->stall_ns) part.accesses->stall_ns.emplace();
     }
     for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
       const Vpn start = epoch.pages.vpn[i];

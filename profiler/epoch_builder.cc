@@ -139,6 +139,8 @@ void Join(std::optional<AccessCounts>& into, const std::optional<AccessCounts>& 
   into->stores += from->stores;
   AddKnown(into->llc_misses, from->llc_misses);
   AddKnown(into->dtlb_misses, from->dtlb_misses);
+  AddKnown(into->hidden_misses, from->hidden_misses);
+  AddKnown(into->stall_ns, from->stall_ns);
 }
 
 EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources) {

@@ -300,6 +300,8 @@ void EncodeAccesses(const PageColumns::Accesses& accesses, std::size_t records,
   encode(accesses.stores, message.mutable_stores());
   if (accesses.llc_misses) encode(*accesses.llc_misses, message.mutable_llc_misses());
   if (accesses.dtlb_misses) encode(*accesses.dtlb_misses, message.mutable_dtlb_misses());
+  if (accesses.hidden_misses) encode(*accesses.hidden_misses, message.mutable_hidden_misses());
+  if (accesses.stall_ns) encode(*accesses.stall_ns, message.mutable_stall_ns());
 }
 
 bool AllWithin(std::span<const std::uint32_t> parts, std::span<const std::uint32_t> wholes) {
@@ -471,7 +473,12 @@ Verdict DecodePages(const wire::PageColumns& message, std::size_t message_bytes,
       decode("llc_misses", true, message.llc_misses(), accesses.llc_misses.emplace());
     if (message.has_dtlb_misses())
       decode("dtlb_misses", true, message.dtlb_misses(), accesses.dtlb_misses.emplace());
-  } else if (message.has_llc_misses() || message.has_dtlb_misses()) {
+    if (message.has_hidden_misses())
+      decode("hidden_misses", true, message.hidden_misses(), accesses.hidden_misses.emplace());
+    if (message.has_stall_ns())
+      decode("stall_ns", true, message.stall_ns(), accesses.stall_ns.emplace());
+  } else if (message.has_llc_misses() || message.has_dtlb_misses() || message.has_hidden_misses() ||
+             message.has_stall_ns()) {
     return Wrong("misses without the accesses that missed");
   }
   pages.finding_reads.reset();

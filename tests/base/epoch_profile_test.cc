@@ -69,14 +69,16 @@ TEST(Append, AccessesOfOneRecordSayThatTheOthersHadNone) {
   Append(columns, Record(0, 1));
   EXPECT_EQ(RecordAt(columns, 0).accesses, std::nullopt);
   PageRecord counted = Record(0, 2);
-  counted.accesses = AccessCounts{.loads = 5'000'000'000, .stores = 3, .llc_misses = 2};
+  counted.accesses =
+      AccessCounts{.loads = 5'000'000'000, .stores = 3, .llc_misses = 2, .stall_ns = 9};
   Append(columns, counted);
   Append(columns, Record(0, 3));
-  const AccessCounts none{.loads = 0, .stores = 0, .llc_misses = 0};
+  const AccessCounts none{.loads = 0, .stores = 0, .llc_misses = 0, .stall_ns = 0};
   EXPECT_EQ(RecordAt(columns, 0).accesses, none);
   EXPECT_EQ(RecordAt(columns, 1).accesses, counted.accesses);
   EXPECT_EQ(RecordAt(columns, 2).accesses, none);
   EXPECT_EQ(columns.accesses->dtlb_misses, std::nullopt) << "no TLB was modelled";
+  EXPECT_EQ(columns.accesses->hidden_misses, std::nullopt) << "no prefetcher was modelled";
 }
 
 TEST(Append, ReadsThatFoundOneRecordLeaveThoseOfTheOthersUntold) {

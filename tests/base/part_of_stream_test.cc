@@ -63,8 +63,9 @@ TEST(PartOfStream, TakesWhatIsMappedForResidentAsFarAsThereIsSoMuch) {
 // An exact 0 stays one where no page is left.
 TEST(PartOfStream, KnowsThatCountsAreExactThoughItHasNoPage) {
   EpochProfile whole = EpochOf(kStart, kEnd, {});
-  Append(whole.pages, {.key = {TargetId(0), Vpn(1)},
-                       .accesses = AccessCounts{.loads = 4, .stores = 0, .llc_misses = 2}});
+  Append(whole.pages,
+         {.key = {TargetId(0), Vpn(1)},
+          .accesses = AccessCounts{.loads = 4, .stores = 0, .llc_misses = 2, .stall_ns = 9}});
   PartOfStream part = Part(whole, {{Vpn(9), Vpn(10)}});
   EpochProfile epoch;
   ASSERT_TRUE(part.Next(epoch).value());
@@ -72,6 +73,8 @@ TEST(PartOfStream, KnowsThatCountsAreExactThoughItHasNoPage) {
   ASSERT_TRUE(epoch.pages.accesses.has_value());
   EXPECT_TRUE(epoch.pages.accesses->llc_misses.has_value());
   EXPECT_FALSE(epoch.pages.accesses->dtlb_misses.has_value());
+  EXPECT_TRUE(epoch.pages.accesses->stall_ns.has_value());
+  EXPECT_FALSE(epoch.pages.accesses->hidden_misses.has_value());
 }
 
 TEST(PartOfStream, HandsOnDamage) {

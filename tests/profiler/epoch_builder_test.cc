@@ -316,18 +316,25 @@ TEST(BuildEpoch, ExactAccessesAddUpAndJoinTheSpanThatHoldsThem) {
   truth.status.role = SourceRole::kTruth;
   const auto accesses = [](std::uint64_t vpn, std::uint64_t loads, std::uint64_t stores) {
     return AccessRecord{.key = {TargetId(0), Vpn(vpn)},
-                        .counts = {.loads = loads, .stores = stores, .llc_misses = 1},
+                        .counts = {.loads = loads,
+                                   .stores = stores,
+                                   .llc_misses = 1,
+                                   .hidden_misses = 1,
+                                   .stall_ns = loads},
                         .node = NodeId(1)};
   };
   truth.accesses = {accesses(600, 10, 1), accesses(3, 5, 0), accesses(600, 20, 2)};
   const PageColumns pages = Pages(1, {bits, truth});
   ASSERT_EQ(pages.size(), 2u);
   EXPECT_EQ(pages.vpn[0], Vpn(3));
-  EXPECT_EQ(RecordAt(pages, 0).accesses, (AccessCounts{.loads = 5, .llc_misses = 1}));
+  EXPECT_EQ(RecordAt(pages, 0).accesses,
+            (AccessCounts{.loads = 5, .llc_misses = 1, .hidden_misses = 1, .stall_ns = 5}));
   EXPECT_EQ(RecordAt(pages, 0).looks, 0u);
   EXPECT_EQ(pages.vpn[1], Vpn(512));
   EXPECT_EQ(RecordAt(pages, 1).looks, 4u);
-  EXPECT_EQ(RecordAt(pages, 1).accesses, (AccessCounts{.loads = 30, .stores = 3, .llc_misses = 2}));
+  EXPECT_EQ(RecordAt(pages, 1).accesses,
+            (AccessCounts{
+                .loads = 30, .stores = 3, .llc_misses = 2, .hidden_misses = 2, .stall_ns = 30}));
   EXPECT_EQ(RecordAt(pages, 1).node, NodeId(1));
 }
 

@@ -136,6 +136,10 @@ TEST_F(TraceRoundTrip, ExactAccessesComeBackBesideSamplesOrAlone) {
   Append(epochs[0].pages, both);
   Append(epochs[1].pages, llc_alone);
   Append(epochs[2].pages, none);
+  PageRecord waited = both;
+  waited.accesses->hidden_misses = 3;
+  waited.accesses->stall_ns = most;
+  Append(epochs[3].pages, waited);
   WriteTrace(path(), SmallInfo(), epochs);
   const ReadBack back = ReadTrace(path());
   EXPECT_EQ(back.error, "");

@@ -41,7 +41,11 @@ TruthAssembler::Pending& TruthAssembler::Join(const TruthOrigin& origin, std::si
                                               TruthEpoch epoch) {
   if (models_.empty()) {
     if (!origin.llc_model.empty()) models_ += "; modelled LLC: " + origin.llc_model;
+    if (!origin.l2_model.empty()) models_ += "; modelled L2: " + origin.l2_model;
     if (!origin.dtlb_model.empty()) models_ += "; modelled dTLB: " + origin.dtlb_model;
+    if (!origin.prefetcher_model.empty())
+      models_ += "; modelled prefetcher: " + origin.prefetcher_model;
+    if (!origin.stall_model.empty()) models_ += "; modelled stalls: " + origin.stall_model;
   }
   const std::uint64_t index = last_built_ ? std::max(epoch.index, *last_built_ + 1) : epoch.index;
   Pending& pending = pending_[index];

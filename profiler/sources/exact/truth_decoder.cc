@@ -91,12 +91,12 @@ Status TruthDecoder::ReadHeader() {
   const std::size_t begun = std::min(buffer_.size(), kMagicBytes);
   if (std::memcmp(buffer_.data(), TMPROF_TRUTH_MAGIC, begun) != 0)
     return Refuse("it is not a truth stream");
-  if (!Read(buffer_, header)) return {};
+  if (!Read(buffer_, header, TMPROF_TRUTH_LEAST_HEADER_BYTES)) return {};
   if (header.version != TMPROF_TRUTH_VERSION) {
     return Refuse(fmt::format("version {}, of which this tmprof knows {}", header.version,
                               TMPROF_TRUTH_VERSION));
   }
-  if (header.header_bytes < sizeof header || header.header_bytes % 8 != 0 ||
+  if (header.header_bytes < TMPROF_TRUTH_LEAST_HEADER_BYTES || header.header_bytes % 8 != 0 ||
       header.header_bytes > TMPROF_TRUTH_MOST_RECORD_BYTES) {
     return Refuse(fmt::format("a header of {} bytes", header.header_bytes));
   }
@@ -107,13 +107,17 @@ Status TruthDecoder::ReadHeader() {
   if (header.clock != TMPROF_TRUTH_CLOCK_HOST && header.clock != TMPROF_TRUTH_CLOCK_GUEST)
     return Refuse(fmt::format("the unknown clock {}", header.clock));
   if (buffer_.size() < header.header_bytes) return {};
+  Read(std::span(buffer_).first(header.header_bytes), header, TMPROF_TRUTH_LEAST_HEADER_BYTES);
   buffer_.erase(buffer_.begin(),
                 buffer_.begin() + static_cast<std::ptrdiff_t>(header.header_bytes));
   offset_ = header.header_bytes;
   origin_ = {.of_virtual_machine = header.maker != TMPROF_TRUTH_MAKER_EXACT,
              .counts_instructions = (header.flags & TMPROF_TRUTH_COUNTS_INSTRUCTIONS) != 0,
              .llc_model = Text(header.llc_model),
-             .dtlb_model = Text(header.dtlb_model)};
+             .dtlb_model = Text(header.dtlb_model),
+             .l2_model = Text(header.l2_model),
+             .prefetcher_model = Text(header.prefetcher_model),
+             .stall_model = Text(header.stall_model)};
   return {};
 }
 
@@ -157,7 +161,7 @@ Status TruthDecoder::ReadPages(std::span<const char> record) {
   tmprof_truth_pages pages{};
   if (!Read(record, pages)) return Refuse("pages that are cut short");
   record = record.subspan(sizeof pages);
-  if (pages.entry_bytes < sizeof(tmprof_truth_page) || pages.entry_bytes % 8 != 0 ||
+  if (pages.entry_bytes < TMPROF_TRUTH_LEAST_PAGE_BYTES || pages.entry_bytes % 8 != 0 ||
       record.size() / pages.entry_bytes < pages.count) {
     return Refuse(fmt::format("{} page entries of {} bytes in a record of {}", pages.count,
                               pages.entry_bytes, record.size()));
@@ -165,7 +169,8 @@ Status TruthDecoder::ReadPages(std::span<const char> record) {
   open_.pages.reserve(open_.pages.size() + pages.count);
   for (std::uint32_t i = 0; i < pages.count; ++i) {
     tmprof_truth_page page{};
-    Read(record.subspan(std::size_t{i} * pages.entry_bytes), page);
+    Read(record.subspan(std::size_t{i} * pages.entry_bytes, pages.entry_bytes), page,
+         TMPROF_TRUTH_LEAST_PAGE_BYTES);
     if (page.vpn >= kVpnEnd) return Refuse(fmt::format("the page {:#x}", page.vpn));
     const bool knows_frame = (page.flags & TMPROF_TRUTH_PAGE_KNOWS_PFN) != 0;
     if (knows_frame && page.pfn >= kVpnEnd)
@@ -179,6 +184,12 @@ Status TruthDecoder::ReadPages(std::span<const char> record) {
     read.counts = {.loads = page.loads, .stores = page.stores};
     if (!origin_->llc_model.empty()) read.counts.llc_misses = page.llc_misses;
     if (!origin_->dtlb_model.empty()) read.counts.dtlb_misses = page.dtlb_misses;
+    if (page.hidden_misses > page.llc_misses && !origin_->prefetcher_model.empty()) {
+      return Refuse(fmt::format("a page of {} misses of which {} were hidden", page.llc_misses,
+                                page.hidden_misses));
+    }
+    if (!origin_->prefetcher_model.empty()) read.counts.hidden_misses = page.hidden_misses;
+    if (!origin_->stall_model.empty()) read.counts.stall_ns = page.stall_ns;
     if (page.flags & TMPROF_TRUTH_PAGE_KNOWS_NODE) read.node = NodeId(page.node);
     with_pages_.insert(page.target);
     open_sum_.loads += page.loads;

@@ -24,6 +24,9 @@ struct TruthOrigin {
   bool counts_instructions = false;
   std::string llc_model;  // for people; empty: misses are not known
   std::string dtlb_model;
+  std::string l2_model;          // empty: the LLC sees all misses of the L1
+  std::string prefetcher_model;  // empty: hidden misses are not known
+  std::string stall_model;       // empty: stalls are not known
 };
 
 // A target as of the end of an epoch. `number` names it within its stream.

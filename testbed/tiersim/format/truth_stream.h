@@ -24,6 +24,7 @@
 #ifndef TMPROF_TESTBED_TIERSIM_FORMAT_TRUTH_STREAM_H
 #define TMPROF_TESTBED_TIERSIM_FORMAT_TRUTH_STREAM_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define TMPROF_TRUTH_MAGIC "TMPTRUTH" /* 8 bytes, without the terminating 0 */
@@ -61,7 +62,13 @@ struct tmprof_truth_header {
    */
   char llc_model[64];
   char dtlb_model[64];
+  /* Further models, told alike. Streams of before end here: TMPROF_TRUTH_LEAST_HEADER_BYTES. */
+  char l2_model[64];         /* a private cache before the LLC */
+  char prefetcher_model[64]; /* empty: hidden_misses are unknown */
+  char stall_model[64];      /* empty: stall_ns are unknown */
 };
+
+#define TMPROF_TRUTH_LEAST_HEADER_BYTES offsetof(struct tmprof_truth_header, l2_model)
 
 enum tmprof_truth_record_type {
   TMPROF_TRUTH_TARGET = 1,
@@ -123,14 +130,20 @@ struct tmprof_truth_page {
   uint64_t stores;
   uint64_t llc_misses;
   uint64_t dtlb_misses;
+  /* Only in entries of more than TMPROF_TRUTH_LEAST_PAGE_BYTES; else both are 0. */
+  uint64_t hidden_misses; /* of llc_misses: a prefetcher had asked for the line before */
+  uint64_t stall_ns;      /* time that the program waited for memory */
 };
+
+#define TMPROF_TRUTH_LEAST_PAGE_BYTES offsetof(struct tmprof_truth_page, hidden_misses)
 
 /* Entries that a record has room for. */
 #define TMPROF_TRUTH_MOST_PAGES                                           \
   ((TMPROF_TRUTH_MOST_RECORD_BYTES - sizeof(struct tmprof_truth_pages)) / \
    sizeof(struct tmprof_truth_page))
 
-/* Ends an epoch. Its sums are those of its page entries: a reader refuses others. */
+/* Ends an epoch. Its sums are those of its page entries: a reader refuses others. hidden_misses and
+ * stall_ns have no sums. */
 struct tmprof_truth_epoch_end {
   struct tmprof_truth_record record;
   uint64_t index; /* ascending; a gap is an epoch in which nothing ran or that was lost */

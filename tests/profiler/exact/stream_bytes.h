@@ -28,7 +28,8 @@ struct StreamBytes {
     return Add(part, text);
   }
 
-  StreamBytes& Header(const std::string& llc_model = "", std::uint32_t version = 1) {
+  StreamBytes& Header(const std::string& llc_model = "", std::uint32_t version = 1,
+                      const std::string& stall_model = "") {
     tmprof_truth_header header{};
     std::memcpy(header.magic, TMPROF_TRUTH_MAGIC, sizeof header.magic);
     header.version = version;
@@ -37,6 +38,11 @@ struct StreamBytes {
     header.maker = TMPROF_TRUTH_MAKER_EXACT;
     header.clock = TMPROF_TRUTH_CLOCK_HOST;
     llc_model.copy(header.llc_model, sizeof header.llc_model - 1);
+    if (!stall_model.empty()) {
+      stall_model.copy(header.stall_model, sizeof header.stall_model - 1);
+      stall_model.copy(header.prefetcher_model, sizeof header.prefetcher_model - 1);
+      stall_model.copy(header.l2_model, sizeof header.l2_model - 1);
+    }
     return Add(header);
   }
   StreamBytes& Target(std::uint32_t number, std::uint32_t pid, const std::string& command,

@@ -72,10 +72,18 @@ TEST(TruthAssembler, SaysWhatWasModelledLostAndNotFollowed) {
   epoch.instructions = 1000;
   epoch.processes_not_followed = 2;
   epoch.not_followed = {"one", "two"};
-  assembler.Add({.counts_instructions = true, .llc_model = "big", .dtlb_model = "small"}, 0, epoch);
+  assembler.Add({.counts_instructions = true,
+                 .llc_model = "big",
+                 .dtlb_model = "small",
+                 .l2_model = "middle",
+                 .prefetcher_model = "far",
+                 .stall_model = "long"},
+                0, epoch);
   const SourceStatus status = assembler.Build({}).sources[0];
   EXPECT_EQ(status.name, "tiersim");
-  EXPECT_THAT(status.label, HasSubstr("modelled LLC: big; modelled dTLB: small"));
+  EXPECT_THAT(status.label,
+              HasSubstr("modelled LLC: big; modelled L2: middle; modelled dTLB: small; "
+                        "modelled prefetcher: far; modelled stalls: long"));
   EXPECT_EQ(status.lost, 9u);
   EXPECT_EQ(status.note, "not followed: one; two");
   const std::vector<NamedCount> details{{"instructions", 1000}, {"processes_not_followed", 2}};

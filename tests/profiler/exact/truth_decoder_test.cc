@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -154,6 +156,57 @@ TEST(TruthDecoder, NamesProcessesThatWereNotFollowedOnceEach) {
   EXPECT_THAT(epochs[0].not_followed, ElementsAre("b", "c"));
 }
 
+TEST(TruthDecoder, TellsHiddenMissesAndStallsWhereTheyWereModelled) {
+  for (const std::string model : {"", "so"}) {
+    tmprof_truth_page page = PageEntry(9, 5, 0, 3);
+    page.hidden_misses = 2;
+    page.stall_ns = 700;
+    TruthDecoder decoder("x");
+    ASSERT_TRUE(decoder.Feed(StreamBytes()
+                                 .Header("a cache", 1, model)
+                                 .Target(0, 42, "cmd")
+                                 .Pages({page})
+                                 .End(0, 1, 2, 5, 0, 0, 3)
+                                 .bytes));
+    EXPECT_EQ(decoder.origin()->l2_model, model);
+    EXPECT_EQ(decoder.origin()->prefetcher_model, model);
+    EXPECT_EQ(decoder.origin()->stall_model, model);
+    const AccessCounts counts = All(decoder).at(0).pages.at(0).counts;
+    EXPECT_EQ(counts.llc_misses, 3u);
+    EXPECT_EQ(counts.hidden_misses, model.empty() ? std::nullopt : std::optional<std::uint64_t>(2));
+    EXPECT_EQ(counts.stall_ns, model.empty() ? std::nullopt : std::optional<std::uint64_t>(700));
+  }
+}
+
+TEST(TruthDecoder, ReadsStreamsFromBeforeThereWereFurtherModels) {
+  std::string bytes = StreamBytes().Header("a cache", 1, "so").bytes;
+  bytes.resize(TMPROF_TRUTH_LEAST_HEADER_BYTES);
+  const auto header_bytes = static_cast<std::uint32_t>(bytes.size());
+  std::memcpy(bytes.data() + offsetof(tmprof_truth_header, header_bytes), &header_bytes,
+              sizeof header_bytes);
+  bytes += StreamBytes().Target(0, 42, "cmd").bytes;
+  tmprof_truth_pages pages{};
+  pages.record = {
+      .type = TMPROF_TRUTH_PAGES,
+      .bytes = static_cast<std::uint32_t>(sizeof pages + 2 * TMPROF_TRUTH_LEAST_PAGE_BYTES)};
+  pages.count = 2;
+  pages.entry_bytes = TMPROF_TRUTH_LEAST_PAGE_BYTES;
+  bytes.append(reinterpret_cast<const char*>(&pages), sizeof pages);
+  for (const tmprof_truth_page& page : {PageEntry(9, 5, 1, 3), PageEntry(10, 7, 2, 4)})
+    bytes.append(reinterpret_cast<const char*>(&page), TMPROF_TRUTH_LEAST_PAGE_BYTES);
+  bytes += StreamBytes().End(0, 1, 2, 12, 3, 0, 7).bytes;
+  TruthDecoder decoder("x");
+  const Status fed = decoder.Feed(bytes);
+  ASSERT_TRUE(fed) << fed.error().Message();
+  EXPECT_EQ(decoder.origin()->llc_model, "a cache");
+  EXPECT_EQ(decoder.origin()->stall_model, "");
+  const auto epochs = All(decoder);
+  ASSERT_EQ(epochs.size(), 1u);
+  ASSERT_EQ(epochs[0].pages.size(), 2u);
+  EXPECT_EQ(epochs[0].pages[1].vpn, Vpn(10));
+  EXPECT_EQ(epochs[0].pages[1].counts, (AccessCounts{.loads = 7, .stores = 2, .llc_misses = 4}));
+}
+
 // The sanitizers say whether it reads past anything.
 TEST(TruthDecoder, StandsAnyDamage) {
   std::mt19937 random(1);
@@ -179,7 +232,7 @@ TEST(TruthDecoder, RefusesWhatNoPluginWritesAndSaysWhere) {
   EXPECT_THAT(
       Complaint(
           StreamBytes().Header().Target(0, 1, "a").Pages({PageEntry(1, 1, 0)}).End(0, 1, 2, 2, 0)),
-      HasSubstr("2 loads and 0 stores whose pages have 1 and 0 at byte 288"));
+      HasSubstr("2 loads and 0 stores whose pages have 1 and 0 at byte 496"));
   EXPECT_THAT(Complaint(StreamBytes()
                             .Header("a model")
                             .Target(0, 1, "a")
@@ -187,7 +240,7 @@ TEST(TruthDecoder, RefusesWhatNoPluginWritesAndSaysWhere) {
                             .End(0, 1, 2, 1, 0, 0, 2)),
               HasSubstr("2 LLC and 0 dTLB misses whose pages have 1 and 0"));
   EXPECT_THAT(Complaint(StreamBytes().Header().Pages({PageEntry(1, 1, 0)})),
-              HasSubstr("a page of target 0, of which nothing was said at byte 160"));
+              HasSubstr("a page of target 0, of which nothing was said at byte 352"));
   EXPECT_THAT(Complaint(StreamBytes().Header().Target(0, 1, "a").Pages(
                   {PageEntry(std::uint64_t{1} << 52, 1, 0)})),
               HasSubstr("the page 0x10000000000000"));
@@ -201,6 +254,10 @@ TEST(TruthDecoder, RefusesWhatNoPluginWritesAndSaysWhere) {
   StreamBytes odd = StreamBytes().Header();
   odd.Add(tmprof_truth_record{.type = 1, .bytes = 12});
   EXPECT_THAT(Complaint(odd), HasSubstr("a record of 12 bytes"));
+  tmprof_truth_page hidden = PageEntry(9, 5, 0, 3);
+  hidden.hidden_misses = 4;
+  EXPECT_THAT(Complaint(StreamBytes().Header("a", 1, "b").Target(0, 1, "a").Pages({hidden})),
+              HasSubstr("a page of 3 misses of which 4 were hidden"));
   StreamBytes many = StreamBytes().Header();
   tmprof_truth_pages pages{};
   pages.count = 0xffffffff;
