@@ -41,31 +41,39 @@ static inline int tiersim_log2(uint64_t value) {
 }
 
 /*
- * `entries` lines (or translations) of `granule_bytes` each in sets of `ways`. Returns NULL, or
- * what is wrong with them: the granule and the number of sets are powers of two, and 1 <= ways <=
- * TIERSIM_MAX_WAYS. tiersim_cache_free() frees it.
+ * `entries` lines (or translations) of `granule_bytes` each in sets of `ways`, without memory: the
+ * caller sets `tags` and `next`, zeroed. Returns NULL, or what is wrong with them: the granule and
+ * the number of sets are powers of two, and 1 <= ways <= TIERSIM_MAX_WAYS.
  */
-static inline const char* tiersim_cache_init(struct tiersim_cache* cache, uint64_t entries,
-                                             uint32_t ways, uint64_t granule_bytes,
-                                             enum tiersim_policy policy) {
+static inline const char* tiersim_cache_shape(struct tiersim_cache* cache, uint64_t entries,
+                                              uint32_t ways, uint64_t granule_bytes,
+                                              enum tiersim_policy policy) {
   memset(cache, 0, sizeof(*cache));
   if (ways < 1 || ways > TIERSIM_MAX_WAYS) return "ways are 1 to 64";
   if (tiersim_log2(granule_bytes) < 0) return "a line's bytes are a power of two";
   if (entries % ways != 0) return "the lines do not fill sets of that many ways";
   if (tiersim_log2(entries / ways) < 0) return "the number of sets is not a power of two";
-  const uint64_t sets = entries / ways;
+  cache->set_mask = entries / ways - 1;
+  cache->ways = ways;
+  cache->granule_shift = (uint32_t)tiersim_log2(granule_bytes);
+  cache->policy = policy;
+  return NULL;
+}
+
+/* As tiersim_cache_shape(), with memory that tiersim_cache_free() frees. */
+static inline const char* tiersim_cache_init(struct tiersim_cache* cache, uint64_t entries,
+                                             uint32_t ways, uint64_t granule_bytes,
+                                             enum tiersim_policy policy) {
+  const char* const error = tiersim_cache_shape(cache, entries, ways, granule_bytes, policy);
+  if (error) return error;
   cache->tags = (uint64_t*)calloc(entries, sizeof(*cache->tags));
-  cache->next = (uint8_t*)calloc(sets, sizeof(*cache->next));
+  cache->next = (uint8_t*)calloc(cache->set_mask + 1, sizeof(*cache->next));
   if (!cache->tags || !cache->next) {
     free(cache->tags);
     free(cache->next);
     memset(cache, 0, sizeof(*cache));
     return "no memory for the model";
   }
-  cache->set_mask = sets - 1;
-  cache->ways = ways;
-  cache->granule_shift = (uint32_t)tiersim_log2(granule_bytes);
-  cache->policy = policy;
   return NULL;
 }
 
@@ -95,6 +103,11 @@ static inline void tiersim_cache_remove(struct tiersim_cache* cache, uint64_t ad
   } else {
     tags[way] = 0;
   }
+}
+
+/* The number of the set that the granule of `address` is in. */
+static inline uint64_t tiersim_cache_set(const struct tiersim_cache* cache, uint64_t address) {
+  return address >> cache->granule_shift & cache->set_mask;
 }
 
 /* True for a hit. A miss brings the granule of `address` in. */

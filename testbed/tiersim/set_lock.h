@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A lock in memory that several processes share, each of which may be killed or stopped while it
+ * holds it. It guards what any order of changes leaves usable, as a set of a cache's tags, and is
+ * held for less than a microsecond. Whoever has waited for TIERSIM_SET_LOCK_PATIENCE_NS takes it.
+ * If its holder runs after all, two change the set at a time: a tag may get lost or stand there
+ * twice, which costs or saves one miss.
+ */
+#ifndef TMPROF_TESTBED_TIERSIM_SET_LOCK_H
+#define TMPROF_TESTBED_TIERSIM_SET_LOCK_H
+
+#include <sched.h>
+#include <stdint.h>
+#include <time.h>
+
+#define TIERSIM_SET_LOCK_PATIENCE_NS 100000000ll
+
+static __attribute__((noinline, unused)) void tiersim_wait_for_set(uint8_t* lock) {
+  struct timespec start, now;
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  do {
+    for (int i = 0; i < 1000; ++i)
+      if (!__atomic_load_n(lock, __ATOMIC_RELAXED) &&
+          !__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE))
+        return;
+    sched_yield();
+    clock_gettime(CLOCK_MONOTONIC, &now);
+  } while ((now.tv_sec - start.tv_sec) * 1000000000ll + (now.tv_nsec - start.tv_nsec) <
+           TIERSIM_SET_LOCK_PATIENCE_NS);
+}
+
+/* 0 is unlocked. */
+static inline void tiersim_lock_set(uint8_t* lock) {
+  if (__builtin_expect(__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE), 0))
+    tiersim_wait_for_set(lock);
+}
+
+static inline void tiersim_unlock_set(uint8_t* lock) {
+  __atomic_store_n(lock, 0, __ATOMIC_RELEASE);
+}
+
+#endif /* TMPROF_TESTBED_TIERSIM_SET_LOCK_H */
