@@ -48,7 +48,10 @@ Status ValidateExact(const RecordOptions& options) {
   if (!options.exact()) {
     for (const auto& [option, given] :
          {std::pair("--epoch-instructions", options.epoch_instructions.has_value()),
-          std::pair("--exact-llc", options.exact_llc_bytes.has_value())}) {
+          std::pair("--exact-llc", options.exact_llc_bytes.has_value()),
+          std::pair("--exact-l2", options.exact_l2_bytes.has_value()),
+          std::pair("--exact-prefetch", options.exact_prefetch_lines.has_value()),
+          std::pair("--exact-stalls", options.exact_stall.has_value())}) {
       if (given) return Fail(BadInput("use option", option, "it is for --source exact"));
     }
     return {};
@@ -61,6 +64,15 @@ Status ValidateExact(const RecordOptions& options) {
     return Fail(BadInput("use option", "--source exact",
                          "a program that already runs cannot be traced exactly",
                          "let tmprof start it: tmprof record --source exact -- CMD ARGS..."));
+  }
+  for (const auto& [option, given] :
+       {std::pair("--exact-l2", options.exact_l2_bytes.has_value()),
+        std::pair("--exact-prefetch", options.exact_prefetch_lines.has_value()),
+        std::pair("--exact-stalls", options.exact_stall.has_value())}) {
+    if (given && !options.exact_llc_bytes) {
+      return Fail(BadInput("use option", option, "it tells of misses, and no cache is modelled",
+                           "give the last-level cache's size: --exact-llc SIZE"));
+    }
   }
   return {};
 }
@@ -186,6 +198,23 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
       ->check(WholeNumber(1));
   AddBytes(*command, "--exact-llc", options->exact_llc_bytes,
            "With --source exact: model a last-level cache of this size, and count its misses");
+  AddBytes(*command, "--exact-l2", options->exact_l2_bytes,
+           "With --exact-llc: each thread has an L2 cache of this size before it");
+  command
+      ->add_option("--exact-prefetch", options->exact_prefetch_lines,
+                   "With --exact-llc: tell misses that a prefetcher N lines ahead hides")
+      ->type_name("N")
+      ->check(WholeNumber(1));
+  const auto read_stalls = [options](const std::string& word) {
+    const auto parsed = ParseDuration(word);
+    if (!parsed) throw CLI::ValidationError("--exact-stalls", parsed.error().Message());
+    options->exact_stall = *parsed;
+  };
+  command
+      ->add_option_function<std::string>(
+          "--exact-stalls", read_stalls,
+          "With --exact-llc: tell waiting for memory of this latency, by page")
+      ->type_name("TIME");
   const auto read_abit = [options](const std::string& words) {
     const auto parsed = ParseAbit(words);
     if (!parsed) throw CLI::ValidationError("--abit", parsed.error().Message());
@@ -282,7 +311,9 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
       "  tmprof record --duration 30s -o server.data -p $(pidof redis-server)\n"
       "  tmprof record --objects -- ./program\n"
       "  tmprof record --abit regions --max-overhead 2% -- ./program-of-many-gigabytes\n"
-      "  tmprof record --source exact --exact-llc 8MiB -- ./program");
+      "  tmprof record --source exact --exact-llc 8MiB -- ./program\n"
+      "  tmprof record --source exact --exact-llc 32MiB --exact-l2 1MiB --exact-prefetch 16 "
+      "--exact-stalls 100ns -- ./program");
   command->callback([command, options, &command_after_dashes, &exit_status] {
     options->command = command_after_dashes;
     const auto given = [command](const char* option) { return command->count(option) > 0; };

@@ -180,6 +180,12 @@ std::vector<Setting> ExactSettingsInForce(const RecordOptions& options) {
   }
   if (options.exact_llc_bytes)
     settings.push_back({"exact-llc", FormatBytes(*options.exact_llc_bytes)});
+  if (options.exact_l2_bytes)
+    settings.push_back({"exact-l2", FormatBytes(*options.exact_l2_bytes)});
+  if (options.exact_prefetch_lines)
+    settings.push_back({"exact-prefetch", std::to_string(*options.exact_prefetch_lines)});
+  if (options.exact_stall)
+    settings.push_back({"exact-stalls", FormatDuration(*options.exact_stall)});
   if (options.duration) settings.push_back({"duration", FormatDuration(*options.duration)});
   if (!options.advice.empty()) settings.push_back({"advice", options.advice});
   return settings;
@@ -461,16 +467,21 @@ class RecordSession {
     KeepFreedMemory();
     const exact::ExactOptions options{.epoch = options_.epoch,
                                       .epoch_instructions = options_.epoch_instructions,
-                                      .llc_bytes = options_.exact_llc_bytes};
+                                      .llc_bytes = options_.exact_llc_bytes,
+                                      .l2_bytes = options_.exact_l2_bytes,
+                                      .prefetch_lines = options_.exact_prefetch_lines,
+                                      .stall = options_.exact_stall};
     if (auto status = exact::CheckOptions(options); !status) return status;
     const auto tools = exact::FindExactTools();
     if (!tools) return Fail(tools.error());
     auto server = exact::TruthServer::Listen(procfs_);
     if (!server) return Fail(server.error());
+    const auto memory = exact::MakeTracerMemory(options);
+    if (!memory) return Fail(memory.error());
     if (auto status = PreloadTracker(); !status) return status;
     const MonotonicTime start = clock_.Now();
     auto arguments = exact::ArgumentsToTrace(options_.command, *tools, options, server->socket(),
-                                             start, exact::TakeLoaderVariables());
+                                             *memory, start, exact::TakeLoaderVariables());
     if (!arguments) {
       if (arguments.error().system_error) exec_failure_ = arguments.error();
       return Fail(arguments.error());

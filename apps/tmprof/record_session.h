@@ -27,6 +27,10 @@ struct RecordOptions {
   SourceChoice sources;
   std::optional<std::uint64_t> epoch_instructions;  // of the exact tracer, like the next one
   std::optional<std::uint64_t> exact_llc_bytes;
+  // With that one: exact::ExactOptions.
+  std::optional<std::uint64_t> exact_l2_bytes;
+  std::optional<std::uint64_t> exact_prefetch_lines;
+  std::optional<std::chrono::nanoseconds> exact_stall;
   bool follow_children = true;
   bool process_filter = true;
   std::optional<std::size_t> max_targets;

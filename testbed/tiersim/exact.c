@@ -10,18 +10,23 @@
  * arena outlives its thread and serves a later one.
  *
  * By wall time a thread of our own ends the epochs, so that a program that sleeps has them, too. By
- * instructions it is the vCPU that executes the last one, before its next block: the epochs of a
- * program of one thread are the same in each run.
+ * instructions it is the vCPU that executes the last one of all processes, before its next block:
+ * the epochs of a program of one thread are the same in each run. It wakes a thread of each other
+ * process, which then ends its epoch, too.
  *
  * fork(2): the child writes a stream of its own. exec(2): QEMU would let the kernel run the new
  * program, out of our sight; we run it under QEMU ourselves, unless that cannot run it. Where
  * streams are files, FILE's process writes FILE.PID after either, PID being its new pid or its own.
+ *
+ * The last-level cache and the count of instructions are in memory that all processes share
+ * (format/exact_shared.h). Without a recorder who made it, only forked processes share it.
  *
  * LD_PRELOAD and the like are the program's: they go past QEMU's own loader by its option -E.
  *
  * The program shares our file descriptors and may close them, or put another file in their place:
  * each is told by its inode before it is written to, and a lost socket is connected anew.
  */
+#include "testbed/tiersim/format/exact_shared.h"
 #include "testbed/tiersim/format/guest_program.h"
 #include "testbed/tiersim/format/truth_stream.h"
 
@@ -31,6 +36,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <link.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -39,6 +45,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -48,7 +55,11 @@
 #include <unistd.h>
 
 #include "testbed/tiersim/cache_model.h"
+#include "testbed/tiersim/miss_overlap.h"
+#include "testbed/tiersim/nontemporal.h"
 #include "testbed/tiersim/qemu_plugin_abi.h"
+#include "testbed/tiersim/set_lock.h"
+#include "testbed/tiersim/stream_prefetcher.h"
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_API;
 
@@ -64,6 +75,9 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_API;
  * of 32 KiB that the LLC stands behind. */
 #define FILTER_ENTRIES 512u
 #define LINE_SHIFT 6
+/* Lines that non-temporal stores are being gathered for. */
+#define COMBINING_LINES 8u
+#define L2_WAYS 16u
 
 /* Counters take at most this much memory (a program that touches one page in each 2 MiB fills an
  * eighth of it); accesses to further pages are counted as lost. */
@@ -75,16 +89,42 @@ struct counts {
   uint64_t loads, stores, llc_misses;
 };
 
+/* Of misses, where stalls or a prefetcher are modelled. */
+struct waits {
+  uint64_t hidden_misses, stall_ns;
+};
+
 /* Zeroed by the kernel page by page, as it is touched. */
 struct leaf {
   struct counts now[LEAF_PAGES];  /* the vCPU's */
   struct counts sent[LEAF_PAGES]; /* under `lock` */
   uint64_t first_vpn;
+  /* Never touched where they are not modelled. */
+  struct waits now_waits[LEAF_PAGES];  /* the vCPU's */
+  struct waits sent_waits[LEAF_PAGES]; /* under `lock` */
 };
 
+/* In a tag: of a page that a forked process shares with its parent until it writes to it. */
+#define INHERITED (1ull << 63)
+
 struct filter_entry {
-  uint64_t tag; /* line + 1; 0 empty */
+  uint64_t tag; /* line + 1, and INHERITED; 0 empty */
   struct counts* counts;
+};
+
+/* Lines that a stream prefetcher has asked for. */
+struct streams {
+  struct tiersim_prefetcher prefetcher;
+  uint64_t asked[TIERSIM_STREAMS]; /* by stream, a bit for each line of its page */
+};
+
+/* What a vCPU needs of the model besides its filter. */
+struct core {
+  struct tiersim_cache l2;
+  struct streams streams;
+  struct tiersim_misses misses;
+  uint64_t combining[COMBINING_LINES]; /* line + 1; 0 empty */
+  uint32_t next_combining;
 };
 
 struct leaf_place {
@@ -100,6 +140,8 @@ struct arena {
   uint64_t instructions_seen;  /* under `lock`: those added to `instructions` */
   uint64_t lost;               /* the vCPU's */
   uint64_t lost_sent;          /* under `lock` */
+  bool remaps;                 /* its system call may change which memory is shared */
+  struct core* core;           /* NULL without an LLC */
   /* Open addressing, of the vCPU alone. The list beside it is read by others up to leaf_count. */
   struct leaf_place* index;
   size_t index_size; /* a power of two */
@@ -111,6 +153,20 @@ struct arena {
 };
 
 static struct arena* arena_of_vcpu[MAX_VCPUS];
+/* Of this thread, once it has waited for memory. */
+static __thread struct arena* arena_of_thread;
+
+/* A range of pages that other processes may have, too, and the first one's address in the cache. */
+struct shared_range {
+  uint64_t start, end; /* addresses */
+  uint64_t physical;
+};
+
+/* A page that a forked process, or one that it descends from, has written to since the fork. */
+struct own_page {
+  uint64_t tag; /* vpn + 1; 0 empty */
+  uint64_t key; /* of the process that wrote to it */
+};
 
 static struct {
   pthread_mutex_t lock;
@@ -128,9 +184,28 @@ static struct {
   uint64_t epoch_instructions;
   const uintptr_t* guest_base;
 
-  struct tiersim_cache llc;
-  pthread_spinlock_t llc_lock;
+  struct tiersim_cache llc; /* in the shared memory */
   bool has_llc;
+  uint64_t l2_bytes;                  /* 0: none */
+  uint64_t prefetch_lines;            /* 0: no prefetcher */
+  uint64_t stall_ns;                  /* of a miss; 0: not modelled */
+  uint64_t shared_id;                 /* of the segment, + 1; 0: it is only forked processes' */
+  struct tmprof_exact_shared* shared; /* NULL: not needed */
+  uint32_t threads;                   /* of ours */
+  bool threads_told;                  /* `shared` counts them */
+
+  /* The place of a page in the cache: an address space's pages differ from another one's by a key.
+   * It is 0 for the first program, so that its lines lie where their addresses say. */
+  uint64_t key;      /* of pages that we have written to */
+  uint64_t base_key; /* of all others: that of the program when it was executed */
+  /* What is not like that: */
+  bool has_exceptions;
+  pthread_spinlock_t exceptions_lock;
+  struct shared_range* ranges; /* ascending */
+  size_t range_count;
+  struct own_page* own_pages; /* open addressing, at most half full */
+  size_t own_pages_size;      /* a power of two, or 0 */
+  size_t own_page_count;
 
   uint64_t memory_used; /* atomic */
   bool stopped;         /* atomic: nobody reads us any more, or we are not followed */
@@ -147,9 +222,8 @@ static struct {
   size_t buffer_size;
   uint64_t epoch; /* index of the open one */
   uint64_t epoch_start_ns;
-  uint64_t instructions; /* executed in all */
+  uint64_t instructions; /* executed by us in all */
   uint64_t epoch_first_instruction;
-  uint32_t not_followed;
   struct tmprof_truth_finish totals;
 } tracer = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .child_fd = -1};
 
@@ -232,6 +306,16 @@ static void add_header(void) {
     tiersim_cache_describe(&tracer.llc, model, sizeof(model));
     snprintf(header->llc_model, sizeof(header->llc_model), "%s; L1 %u x %u B", model,
              FILTER_ENTRIES, 1u << LINE_SHIFT);
+    if (tracer.l2_bytes)
+      snprintf(header->l2_model, sizeof(header->l2_model), "%" PRIu64 " x %u B, %u ways, LRU",
+               tracer.l2_bytes >> LINE_SHIFT, 1u << LINE_SHIFT, L2_WAYS);
+    if (tracer.prefetch_lines)
+      snprintf(header->prefetcher_model, sizeof(header->prefetcher_model),
+               "%u streams, %" PRIu64 " lines ahead", TIERSIM_STREAMS, tracer.prefetch_lines);
+    if (tracer.stall_ns)
+      snprintf(header->stall_model, sizeof(header->stall_model),
+               "%" PRIu64 " ns, %u loads in %u instructions overlap", tracer.stall_ns,
+               TIERSIM_OVERLAP_LINES, TIERSIM_OVERLAP_INSTRUCTIONS);
   }
 }
 
@@ -379,7 +463,11 @@ static void flush_stream(void) {
 
 /* ---- Epochs ---- */
 
+static bool models_waits(void) { return tracer.prefetch_lines || tracer.stall_ns; }
+
 static void add_pages(struct tmprof_truth_epoch_end* end) {
+  const size_t entry_bytes =
+      models_waits() ? sizeof(struct tmprof_truth_page) : TMPROF_TRUTH_LEAST_PAGE_BYTES;
   size_t record_at = 0;
   uint32_t count = TMPROF_TRUTH_MOST_PAGES;
   for (struct arena* arena = tracer.arenas; arena; arena = arena->next_arena) {
@@ -393,29 +481,43 @@ static void add_pages(struct tmprof_truth_epoch_end* end) {
             .stores = __atomic_load_n(&leaf->now[page].stores, __ATOMIC_RELAXED),
             .llc_misses = __atomic_load_n(&leaf->now[page].llc_misses, __ATOMIC_RELAXED)};
         struct counts* const sent = &leaf->sent[page];
+        struct waits waits = {0, 0};
+        if (models_waits()) {
+          waits.hidden_misses =
+              __atomic_load_n(&leaf->now_waits[page].hidden_misses, __ATOMIC_RELAXED);
+          waits.stall_ns = __atomic_load_n(&leaf->now_waits[page].stall_ns, __ATOMIC_RELAXED);
+        }
+        /* A group of loads may end, and its waiting be known, in an epoch after theirs. */
         if (now.loads == sent->loads && now.stores == sent->stores &&
-            now.llc_misses == sent->llc_misses)
+            now.llc_misses == sent->llc_misses &&
+            (!models_waits() || (waits.hidden_misses == leaf->sent_waits[page].hidden_misses &&
+                                 waits.stall_ns == leaf->sent_waits[page].stall_ns)))
           continue;
         if (count == TMPROF_TRUTH_MOST_PAGES) {
           record_at = tracer.buffer_bytes;
           count = 0;
           if (!add_record(TMPROF_TRUTH_PAGES, sizeof(struct tmprof_truth_pages), NULL, 0)) return;
         }
-        struct tmprof_truth_page* const entry = reserve(sizeof(*entry));
+        struct tmprof_truth_page* const entry = reserve(entry_bytes);
         if (!entry) return; /* stays unsent, for the next epoch */
         entry->vpn = leaf->first_vpn + page;
         entry->loads = now.loads - sent->loads;
         entry->stores = now.stores - sent->stores;
         entry->llc_misses = now.llc_misses - sent->llc_misses;
         *sent = now;
+        if (models_waits()) {
+          entry->hidden_misses = waits.hidden_misses - leaf->sent_waits[page].hidden_misses;
+          entry->stall_ns = waits.stall_ns - leaf->sent_waits[page].stall_ns;
+          leaf->sent_waits[page] = waits;
+        }
         end->loads += entry->loads;
         end->stores += entry->stores;
         end->llc_misses += entry->llc_misses;
         struct tmprof_truth_pages* const pages =
             (struct tmprof_truth_pages*)(tracer.buffer + record_at);
         pages->count = ++count;
-        pages->entry_bytes = sizeof(*entry);
-        pages->record.bytes = (uint32_t)(sizeof(*pages) + count * sizeof(*entry));
+        pages->entry_bytes = (uint32_t)entry_bytes;
+        pages->record.bytes = (uint32_t)(sizeof(*pages) + count * entry_bytes);
       }
     }
     const uint64_t lost = __atomic_load_n(&arena->lost, __ATOMIC_RELAXED);
@@ -424,10 +526,13 @@ static void add_pages(struct tmprof_truth_epoch_end* end) {
   }
 }
 
-static void count_instructions(struct arena* arena) {
+/* Tells the others of those that the arena's thread has executed. Returns those of all. */
+static uint64_t count_instructions(struct arena* arena) {
   const uint64_t executed = __atomic_load_n(&arena->instructions, __ATOMIC_RELAXED);
-  tracer.instructions += executed - arena->instructions_seen;
+  const uint64_t more = executed - arena->instructions_seen;
+  tracer.instructions += more;
   arena->instructions_seen = executed;
+  return __atomic_add_fetch(&tracer.shared->instructions, more, __ATOMIC_RELAXED);
 }
 
 /* Sends the open epoch; the next one has the index `next`. Under `lock`. */
@@ -437,16 +542,6 @@ static void end_epoch(uint64_t next) {
       .record = {.type = TMPROF_TRUTH_EPOCH_END, .bytes = sizeof(end)},
       .index = tracer.epoch,
       .start_ns = tracer.epoch_start_ns};
-  if (tracer.not_followed) {
-    static const char why[] = "forked while epochs are counted in instructions";
-    struct tmprof_truth_not_followed* const record =
-        add_record(TMPROF_TRUTH_NOT_FOLLOWED, sizeof(*record), why, sizeof(why) - 1);
-    if (record) {
-      record->processes = tracer.not_followed;
-      record->text_bytes = sizeof(why) - 1;
-    }
-    tracer.not_followed = 0;
-  }
   add_pages(&end);
   end.end_ns = now_ns();
   if (tracer.epoch_instructions) {
@@ -469,12 +564,24 @@ static void end_epoch(uint64_t next) {
   flush_stream();
 }
 
+/* Adds our threads to those that run, or takes them away. Under `lock`. */
+static void tell_threads(bool run) {
+  if (!tracer.shared || tracer.threads_told == run) return;
+  tracer.threads_told = run;
+  if (run)
+    __atomic_add_fetch(&tracer.shared->threads, tracer.threads, __ATOMIC_RELAXED);
+  else
+    __atomic_sub_fetch(&tracer.shared->threads, tracer.threads, __ATOMIC_RELAXED);
+}
+
 /* Sends the last epoch and waits until it has been read, so that the recorder still finds the
  * process. Under `lock`. */
 static void end_stream(void) {
   if (tracer.ended) return;
   tracer.ended = true;
+  if (arena_of_thread) tiersim_misses_close(&arena_of_thread->core->misses, tracer.stall_ns);
   end_epoch(tracer.epoch + 1);
+  tell_threads(false);
   if (stopped()) return;
   tracer.totals.record =
       (struct tmprof_truth_record){.type = TMPROF_TRUTH_FINISH, .bytes = sizeof(tracer.totals)};
@@ -507,16 +614,55 @@ static void* end_epochs_by_time(void* unused) {
   return NULL;
 }
 
+static void wait_while_epoch_is(uint32_t epoch) {
+  /* Who ends an epoch may be killed before it wakes others. */
+  const struct timespec limit = {.tv_sec = 1};
+  syscall(SYS_futex, &tracer.shared->epoch, FUTEX_WAIT, epoch, &limit, NULL, 0);
+}
+
+/* Ends our epoch where another process has ended that of all. Under `lock`. */
+static void follow_epoch(void) {
+  const uint32_t epoch = __atomic_load_n(&tracer.shared->epoch, __ATOMIC_ACQUIRE);
+  if (!tracer.ended && tracer.epoch < epoch) end_epoch(epoch);
+}
+
+static void* end_epochs_with_others(void* unused) {
+  (void)unused;
+  while (!stopped()) {
+    pthread_mutex_lock(&tracer.lock);
+    follow_epoch();
+    const bool ended = tracer.ended;
+    const uint32_t epoch = (uint32_t)tracer.epoch;
+    pthread_mutex_unlock(&tracer.lock);
+    if (ended) break;
+    wait_while_epoch_is(epoch);
+  }
+  return NULL;
+}
+
 /* The program's signals are for the program's threads. */
 static void start_timer(void) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  if (pthread_create(&tracer.timer, NULL, end_epochs_by_time, NULL) == 0)
+  if (pthread_create(&tracer.timer, NULL,
+                     tracer.epoch_ns ? end_epochs_by_time : end_epochs_with_others, NULL) == 0)
     pthread_detach(tracer.timer);
   else
     stop("no thread to end its epochs");
   pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* Says that the program at `path` is not followed. */
+static void note_unfollowed(const char* path, const char* why) {
+  char text[PATH_MAX + 128];
+  const int length = snprintf(text, sizeof(text), "%s %s", path, why);
+  const uint32_t bytes = (uint32_t)(length < (int)sizeof(text) ? length : (int)sizeof(text) - 1);
+  struct tmprof_truth_not_followed* const record =
+      add_record(TMPROF_TRUTH_NOT_FOLLOWED, sizeof(*record), text, bytes);
+  if (!record) return;
+  record->processes = 1;
+  record->text_bytes = bytes;
 }
 
 /* Starts counting for this process: at its first instruction, and in a forked child. Under `lock`.
@@ -528,10 +674,23 @@ static void begin(void) {
     return stop(NULL);
   }
   tracer.epoch_start_ns = now_ns();
+  if ((tracer.has_llc || tracer.epoch_instructions) && !tracer.shared) {
+    char process[32];
+    snprintf(process, sizeof(process), "process %d", (int)getpid());
+    note_unfollowed(process, "runs where the tracer's shared memory is not to be had");
+    end_stream();
+    return stop(NULL);
+  }
+  tell_threads(true);
   if (tracer.epoch_ns) {
     tracer.epoch = (tracer.epoch_start_ns - tracer.origin_ns) / tracer.epoch_ns;
-    start_timer();
+  } else {
+    uint64_t none = 0;
+    __atomic_compare_exchange_n(&tracer.shared->border, &none, tracer.epoch_instructions, false,
+                                __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    tracer.epoch = __atomic_load_n(&tracer.shared->epoch, __ATOMIC_ACQUIRE);
   }
+  start_timer();
   flush_stream(); /* who we are, even if we do not live for an epoch */
 }
 
@@ -607,68 +766,400 @@ static __attribute__((noinline)) struct leaf* find_leaf(struct arena* arena, uin
   return leaf;
 }
 
-/* Of the page. NULL where there is no room for it, and the access then is counted as lost. */
-static inline struct counts* counts_of(struct arena* arena, uint64_t vaddr) {
-  const uint64_t vpn = vaddr >> PAGE_SHIFT;
-  const uint64_t number = vpn >> LEAF_SHIFT;
+/* NULL where there is no room for it, and the access then is counted as lost. */
+static inline struct leaf* leaf_of(struct arena* arena, uint64_t vaddr) {
+  const uint64_t number = vaddr >> (PAGE_SHIFT + LEAF_SHIFT);
   const struct leaf_place* const recent = &arena->recent[number & (RECENT_LEAVES - 1)];
-  struct leaf* leaf = recent->leaf;
-  if (__builtin_expect(!leaf || recent->number != number, 0)) {
-    leaf = find_leaf(arena, number);
-    if (!leaf) return NULL;
-  }
-  return &leaf->now[vpn & (LEAF_PAGES - 1)];
+  if (__builtin_expect(!recent->leaf || recent->number != number, 0))
+    return find_leaf(arena, number);
+  return recent->leaf;
 }
 
-static inline void count(struct counts* counts, qemu_plugin_meminfo_t info) {
-  increment(qemu_plugin_mem_is_store(info) ? &counts->stores : &counts->loads);
+static inline uint64_t page_of_leaf(uint64_t vaddr) {
+  return vaddr >> PAGE_SHIFT & (LEAF_PAGES - 1);
+}
+
+/* Of the page. NULL as with leaf_of(). */
+static inline struct counts* counts_of(struct arena* arena, uint64_t vaddr) {
+  struct leaf* const leaf = leaf_of(arena, vaddr);
+  return leaf ? &leaf->now[page_of_leaf(vaddr)] : NULL;
+}
+
+static inline void count(struct counts* counts, bool store) {
+  increment(store ? &counts->stores : &counts->loads);
 }
 
 static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr,
                       void* userdata) {
   (void)userdata;
   struct counts* const counts = counts_of(arena_of_vcpu[vcpu], vaddr);
-  if (counts) count(counts, info);
+  if (counts) count(counts, qemu_plugin_mem_is_store(info));
 }
 
-/* Of the page of a line that is not in the filter. NULL as with counts_of(). */
-static __attribute__((noinline)) struct counts* fetch_line(struct arena* arena, uint64_t vaddr,
-                                                           struct filter_entry* entry) {
-  struct counts* const counts = counts_of(arena, vaddr);
-  if (!counts) return NULL;
-  *entry = (struct filter_entry){(vaddr >> LINE_SHIFT) + 1, counts};
-  pthread_spin_lock(&tracer.llc_lock);
-  const bool hit = tiersim_cache_access(&tracer.llc, vaddr);
-  pthread_spin_unlock(&tracer.llc_lock);
-  if (!hit) increment(&counts->llc_misses);
+/* ---- Where a page lies in the cache ---- */
+
+static uint64_t mixed(uint64_t value) { /* splitmix64 */
+  value += 0x9e3779b97f4a7c15ull;
+  value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9ull;
+  value = (value ^ value >> 27) * 0x94d049bb133111ebull;
+  return value ^ value >> 31;
+}
+
+/* The key of an address space that nobody else has. */
+static uint64_t new_key(void) {
+  const uint32_t number = __atomic_fetch_add(&tracer.shared->address_spaces, 1, __ATOMIC_RELAXED);
+  return number ? mixed(number) >> PAGE_SHIFT << PAGE_SHIFT : 0;
+}
+
+static struct own_page* place_of_own(uint64_t vpn) {
+  size_t at = (size_t)(vpn * 0x9e3779b97f4a7c15ull >> 20) & (tracer.own_pages_size - 1);
+  while (tracer.own_pages[at].tag && tracer.own_pages[at].tag != vpn + 1)
+    at = (at + 1) & (tracer.own_pages_size - 1);
+  return &tracer.own_pages[at];
+}
+
+/* Without memory for it, the page stays its parent's. */
+static void note_own_page(uint64_t vpn) {
+  if (tracer.own_page_count * 2 >= tracer.own_pages_size) {
+    struct own_page* const old = tracer.own_pages;
+    const size_t old_size = tracer.own_pages_size;
+    const size_t size = old_size ? old_size * 2 : 1024;
+    struct own_page* const grown = calloc(size, sizeof(*grown));
+    if (!grown) return;
+    tracer.own_pages = grown;
+    tracer.own_pages_size = size;
+    for (size_t i = 0; i < old_size; ++i)
+      if (old[i].tag) *place_of_own(old[i].tag - 1) = old[i];
+    free(old);
+  }
+  struct own_page* const place = place_of_own(vpn);
+  if (!place->tag) ++tracer.own_page_count;
+  *place = (struct own_page){vpn + 1, tracer.key};
+}
+
+static const struct shared_range* shared_range_of(uint64_t vaddr) {
+  size_t first = 0, end = tracer.range_count;
+  while (first < end) {
+    const size_t middle = (first + end) / 2;
+    if (tracer.ranges[middle].end <= vaddr)
+      first = middle + 1;
+    else
+      end = middle;
+  }
+  return first < tracer.range_count && tracer.ranges[first].start <= vaddr ? &tracer.ranges[first]
+                                                                           : NULL;
+}
+
+/* As physical_address(), of a process that has been forked or maps shared memory. */
+static __attribute__((noinline)) uint64_t exceptional_address(uint64_t vaddr, bool store,
+                                                              bool* inherited) {
+  uint64_t key = tracer.base_key;
+  pthread_spin_lock(&tracer.exceptions_lock);
+  const struct shared_range* const range = shared_range_of(vaddr);
+  if (range) {
+    const uint64_t address = range->physical + (vaddr - range->start);
+    pthread_spin_unlock(&tracer.exceptions_lock);
+    return address;
+  }
+  if (tracer.own_pages_size) {
+    const struct own_page* const own = place_of_own(vaddr >> PAGE_SHIFT);
+    if (own->tag) key = own->key;
+  }
+  if (key != tracer.key) {
+    if (store) {
+      note_own_page(vaddr >> PAGE_SHIFT);
+      key = tracer.key;
+    } else {
+      *inherited = true;
+    }
+  }
+  pthread_spin_unlock(&tracer.exceptions_lock);
+  return vaddr ^ key;
+}
+
+/*
+ * An address that the same byte of memory has in all processes, as far as is known. `inherited`:
+ * the page is a parent's until this process writes to it.
+ */
+static inline uint64_t physical_address(uint64_t vaddr, bool store, bool* inherited) {
+  *inherited = false;
+  if (__builtin_expect(tracer.has_exceptions, 0))
+    return exceptional_address(vaddr, store, inherited);
+  return vaddr ^ tracer.key;
+}
+
+static uint64_t hash_text(const char* text) { /* FNV-1a */
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (; *text; ++text) hash = (hash ^ (unsigned char)*text) * 0x100000001b3ull;
+  return hash;
+}
+
+/* Reads all of /proc/self/maps; NULL where it cannot. */
+static char* read_maps(void) {
+  size_t size = 1 << 16, length = 0;
+  char* text = malloc(size);
+  const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  while (text && fd >= 0) {
+    if (length + 4096 > size) {
+      char* const grown = realloc(text, size * 2);
+      if (!grown) break;
+      text = grown;
+      size *= 2;
+    }
+    const ssize_t got = read(fd, text + length, size - length - 1);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) break;
+    length += (size_t)got;
+    text[length] = '\0';
+    if (got > 0) continue;
+    close(fd);
+    return text;
+  }
+  if (fd >= 0) close(fd);
+  free(text);
+  return NULL;
+}
+
+/*
+ * Finds out which memory is mapped shared: device, inode and offset name it in all processes. The
+ * sets of the cache that it goes to depend on its path alone, so that they are the same in each
+ * run. Where that cannot be read, what was known stays.
+ */
+static void find_shared_ranges(void) {
+  pthread_mutex_lock(&tracer.lock);
+  char* const maps = read_maps();
+  struct shared_range* ranges = NULL;
+  size_t count = 0, size = 0;
+  char* rest = maps;
+  for (char* line; maps && (line = strsep(&rest, "\n"));) {
+    uint64_t start, end, offset, inode;
+    unsigned int major, minor;
+    char rights[5];
+    int path_at = 0;
+    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n", &start, &end,
+               rights, &offset, &major, &minor, &inode, &path_at) < 7 ||
+        rights[3] != 's' || start < *tracer.guest_base)
+      continue;
+    if (count == size) {
+      const size_t more = size ? size * 2 : 64;
+      struct shared_range* const grown = realloc(ranges, more * sizeof(*ranges));
+      if (!grown) break;
+      ranges = grown;
+      size = more;
+    }
+    const uint64_t file = mixed(mixed((uint64_t)major << 32 | minor) ^ inode);
+    const uint64_t place = (file >> 32 << 32) | (hash_text(line + path_at) & 0xfffff000u);
+    ranges[count++] =
+        (struct shared_range){start - *tracer.guest_base, end - *tracer.guest_base, place + offset};
+  }
+  struct shared_range* old = ranges;
+  if (maps) {
+    pthread_spin_lock(&tracer.exceptions_lock);
+    old = tracer.ranges;
+    tracer.ranges = ranges;
+    tracer.range_count = count;
+    if (count) tracer.has_exceptions = true;
+    pthread_spin_unlock(&tracer.exceptions_lock);
+  }
+  free(old);
+  free(maps);
+  pthread_mutex_unlock(&tracer.lock);
+}
+
+static bool touches_shared_range(uint64_t start, uint64_t bytes) {
+  bool touches = false;
+  pthread_spin_lock(&tracer.exceptions_lock);
+  for (size_t i = 0; i < tracer.range_count && !touches; ++i)
+    touches = start < tracer.ranges[i].end && tracer.ranges[i].start < start + bytes;
+  pthread_spin_unlock(&tracer.exceptions_lock);
+  return touches;
+}
+
+/* Whether the system call may change which memory is mapped shared. */
+static bool may_remap(int64_t number, uint64_t a1, uint64_t a2, uint64_t a4) {
+  switch (number) {
+    case SYS_shmat:
+    case SYS_shmdt:
+      return true;
+    case SYS_mmap:
+      if ((a4 & MAP_TYPE) != MAP_PRIVATE) return true;
+      return (a4 & MAP_FIXED) && touches_shared_range(a1, a2);
+    case SYS_munmap:
+    case SYS_mremap:
+      return touches_shared_range(a1, a2);
+    default:
+      return false;
+  }
+}
+
+/* ---- The caches ---- */
+
+static inline uint8_t* lock_set(uint64_t address) {
+  uint8_t* const lock =
+      &tracer.shared
+           ->set_locks[tiersim_cache_set(&tracer.llc, address) & (TMPROF_EXACT_SET_LOCKS - 1)];
+  tiersim_lock_set(lock);
+  return lock;
+}
+
+/* A line that is not in the filter is accessed. Returns whether a stream has asked for it before,
+ * and lets the prefetcher see it. */
+static bool follow_streams(struct streams* streams, uint64_t address) {
+  const uint64_t page = (address >> PAGE_SHIFT) + 1;
+  const uint64_t line = address >> LINE_SHIFT & ((1u << (PAGE_SHIFT - LINE_SHIFT)) - 1);
+  uint64_t first = 0;
+  int64_t step = 0;
+  uint32_t at = 0;
+  while (at < TIERSIM_STREAMS && streams->prefetcher.streams[at].page != page) ++at;
+  const bool is_new = at == TIERSIM_STREAMS;
+  const bool asked = !is_new && (streams->asked[at] >> line & 1);
+  uint32_t lines = tiersim_prefetch(&streams->prefetcher, address, LINE_SHIFT,
+                                    (uint32_t)tracer.prefetch_lines, &first, &step);
+  if (is_new) {
+    for (at = 0; streams->prefetcher.streams[at].page != page;) ++at;
+    streams->asked[at] = 0;
+  }
+  for (; lines; --lines, first += (uint64_t)step)
+    streams->asked[at] |= 1ull << (first >> LINE_SHIFT & 63);
+  return asked;
+}
+
+/* Reads the line in place: the load from it has been made, and the thread executes nothing until we
+ * return. So no program unmaps it meanwhile, unless it might have done so before the load. */
+static __attribute__((noinline)) void wait_for_memory(struct arena* arena, uint64_t* stall,
+                                                      uint64_t vaddr) {
+  uint64_t words[TIERSIM_OVERLAP_WORDS];
+  const uint64_t line = vaddr >> LINE_SHIFT << LINE_SHIFT;
+  memcpy(words, (const void*)(uintptr_t)(*tracer.guest_base + line), sizeof(words));
+  tiersim_misses_add(&arena->core->misses, vaddr, arena->instructions, stall, words,
+                     tracer.stall_ns);
+  arena_of_thread = arena;
+}
+
+/* Of the page of a line that is not in the filter. NULL as with leaf_of(). `has_more`: more than an
+ * LLC is modelled. */
+static inline __attribute__((always_inline)) struct counts* fetch_line(struct arena* arena,
+                                                                       uint64_t vaddr,
+                                                                       struct filter_entry* entry,
+                                                                       bool store, bool has_more) {
+  struct leaf* const leaf = leaf_of(arena, vaddr);
+  if (!leaf) return NULL;
+  struct counts* const counts = &leaf->now[page_of_leaf(vaddr)];
+  const uint64_t tag = (vaddr >> LINE_SHIFT) + 1;
+  if (entry->tag == (tag | INHERITED) && !store) return counts;
+  bool inherited;
+  const uint64_t address = physical_address(vaddr, store, &inherited);
+  *entry = (struct filter_entry){inherited ? tag | INHERITED : tag, counts};
+
+  bool asked = false;
+  if (has_more) {
+    struct core* const core = arena->core;
+    asked = tracer.prefetch_lines && follow_streams(&core->streams, address);
+    if (tracer.l2_bytes && tiersim_cache_access(&core->l2, address)) return counts;
+  }
+  uint8_t* const lock = lock_set(address);
+  const bool hit = tiersim_cache_access(&tracer.llc, address);
+  tiersim_unlock_set(lock);
+  if (hit) return counts;
+  increment(&counts->llc_misses);
+  if (has_more) {
+    struct waits* const waits = &leaf->now_waits[page_of_leaf(vaddr)];
+    if (asked)
+      increment(&waits->hidden_misses);
+    else if (tracer.stall_ns && !store)
+      wait_for_memory(arena, &waits->stall_ns, vaddr);
+  }
   return counts;
 }
 
-static void on_access_with_llc(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr,
-                               void* userdata) {
-  (void)userdata;
+static __attribute__((noinline)) struct counts* fetch_line_from_llc(struct arena* arena,
+                                                                    uint64_t vaddr,
+                                                                    struct filter_entry* entry,
+                                                                    bool store) {
+  return fetch_line(arena, vaddr, entry, store, false);
+}
+
+static __attribute__((noinline)) struct counts* fetch_line_with_all(struct arena* arena,
+                                                                    uint64_t vaddr,
+                                                                    struct filter_entry* entry,
+                                                                    bool store) {
+  return fetch_line(arena, vaddr, entry, store, true);
+}
+
+static inline __attribute__((always_inline)) void access_filter(
+    unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr,
+    struct counts* (*fetch)(struct arena*, uint64_t, struct filter_entry*, bool)) {
+  const bool store = qemu_plugin_mem_is_store(info);
   struct arena* const arena = arena_of_vcpu[vcpu];
   const uint64_t line = vaddr >> LINE_SHIFT;
   struct filter_entry* const entry = &arena->filter[line & (FILTER_ENTRIES - 1)];
   struct counts* counts = entry->counts;
   if (__builtin_expect(entry->tag != line + 1, 0)) {
-    counts = fetch_line(arena, vaddr, entry);
+    counts = fetch(arena, vaddr, entry, store);
     if (!counts) return;
   }
-  count(counts, info);
+  count(counts, store);
+}
+
+static void on_access_with_llc(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr,
+                               void* userdata) {
+  (void)userdata;
+  access_filter(vcpu, info, vaddr, fetch_line_from_llc);
+}
+
+static void on_access_with_all(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr,
+                               void* userdata) {
+  (void)userdata;
+  access_filter(vcpu, info, vaddr, fetch_line_with_all);
+}
+
+/* A non-temporal store goes to memory past the caches, which lose the line. The stores to a line
+ * are gathered, and memory is written to once for them. */
+static void on_nontemporal_store(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr,
+                                 void* userdata) {
+  (void)userdata;
+  struct arena* const arena = arena_of_vcpu[vcpu];
+  struct counts* const counts = counts_of(arena, vaddr);
+  if (!counts) return;
+  count(counts, qemu_plugin_mem_is_store(info));
+  struct core* const core = arena->core;
+  const uint64_t tag = (vaddr >> LINE_SHIFT) + 1;
+  for (uint32_t i = 0; i < COMBINING_LINES; ++i)
+    if (core->combining[i] == tag) return;
+  core->combining[core->next_combining++ % COMBINING_LINES] = tag;
+  increment(&counts->llc_misses);
+
+  struct filter_entry* const entry = &arena->filter[(tag - 1) & (FILTER_ENTRIES - 1)];
+  if ((entry->tag & ~INHERITED) == tag) entry->tag = 0;
+  bool inherited;
+  const uint64_t address = physical_address(vaddr, true, &inherited);
+  if (tracer.l2_bytes) tiersim_cache_remove(&core->l2, address);
+  uint8_t* const lock = lock_set(address);
+  tiersim_cache_remove(&tracer.llc, address);
+  tiersim_unlock_set(lock);
 }
 
 static __attribute__((noinline)) void check_instructions(struct arena* arena) {
-  pthread_mutex_lock(&tracer.lock);
-  count_instructions(arena);
-  uint64_t executed = tracer.instructions - tracer.epoch_first_instruction;
-  if (executed >= tracer.epoch_instructions && !tracer.ended) {
-    end_epoch(tracer.epoch + 1);
-    executed = 0;
+  struct tmprof_exact_shared* const shared = tracer.shared;
+  if (!tracer.epoch_instructions || stopped()) {
+    arena->instructions_check = UINT64_MAX;
+    return;
   }
-  uint64_t left = tracer.epoch_instructions - executed;
+  pthread_mutex_lock(&tracer.lock);
+  const uint64_t executed = count_instructions(arena);
+  uint64_t border = __atomic_load_n(&shared->border, __ATOMIC_RELAXED);
+  if (executed >= border && !tracer.ended &&
+      __atomic_compare_exchange_n(&shared->border, &border, executed + tracer.epoch_instructions,
+                                  false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    border = executed + tracer.epoch_instructions;
+    __atomic_add_fetch(&shared->epoch, 1, __ATOMIC_RELEASE);
+    if (__atomic_load_n(&shared->threads, __ATOMIC_RELAXED) > tracer.threads)
+      syscall(SYS_futex, &shared->epoch, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+  }
+  follow_epoch();
+  uint64_t left = border > executed ? border - executed : 1;
   /* Others are on their way to the same border: nobody goes far beyond it. */
-  if (tracer.arenas->next_arena && left > 20000) left /= 8;
+  if (__atomic_load_n(&shared->threads, __ATOMIC_RELAXED) > 1 && left > 20000) left /= 8;
   arena->instructions_check = arena->instructions + left;
   pthread_mutex_unlock(&tracer.lock);
 }
@@ -685,13 +1176,21 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb* block) {
   (void)id;
   if (stopped()) return;
   const size_t instructions = qemu_plugin_tb_n_insns(block);
-  if (tracer.epoch_instructions)
+  if (tracer.epoch_instructions || tracer.stall_ns)
     qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, QEMU_PLUGIN_CB_NO_REGS,
                                          (void*)(uintptr_t)instructions);
-  for (size_t i = 0; i < instructions; ++i)
-    qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(block, i),
-                                     tracer.has_llc ? on_access_with_llc : on_access,
-                                     QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, NULL);
+  for (size_t i = 0; i < instructions; ++i) {
+    struct qemu_plugin_insn* const instruction = qemu_plugin_tb_get_insn(block, i);
+    qemu_plugin_vcpu_mem_cb_t callback = on_access;
+    if (tracer.has_llc)
+      callback = tiersim_is_nontemporal_store(qemu_plugin_insn_data(instruction),
+                                              qemu_plugin_insn_size(instruction))
+                     ? on_nontemporal_store
+                 : tracer.l2_bytes || models_waits() ? on_access_with_all
+                                                     : on_access_with_llc;
+    qemu_plugin_register_vcpu_mem_cb(instruction, callback, QEMU_PLUGIN_CB_NO_REGS,
+                                     QEMU_PLUGIN_MEM_RW, NULL);
+  }
 }
 
 /* ---- Threads and processes ---- */
@@ -703,9 +1202,42 @@ static struct arena* make_arena(void) {
   arena->index = calloc(arena->index_size, sizeof(*arena->index));
   arena->leaves = calloc(arena->leaves_size, sizeof(*arena->leaves));
   if (!arena->index || !arena->leaves) return NULL;
+  if (tracer.has_llc) {
+    arena->core = calloc(1, sizeof(*arena->core));
+    if (!arena->core) return NULL;
+    if (tracer.l2_bytes && tiersim_cache_init(&arena->core->l2, tracer.l2_bytes >> LINE_SHIFT,
+                                              L2_WAYS, 1u << LINE_SHIFT, TIERSIM_LRU))
+      return NULL;
+  }
   arena->next_arena = tracer.arenas;
   tracer.arenas = arena;
   return arena;
+}
+
+/* Attaches the memory that the recorder's processes share, or makes some for us and those that we
+ * fork. Without it, `shared` stays NULL. */
+static void join_others(void) {
+  if (!tracer.has_llc && !tracer.epoch_instructions) return;
+  const uint64_t sets = tracer.has_llc ? tracer.llc.set_mask + 1 : 0;
+  const uint64_t lines = sets * tracer.llc.ways;
+  const uint64_t bytes = tmprof_exact_shared_bytes(lines, sets);
+  struct tmprof_exact_shared* shared;
+  if (tracer.shared_id) {
+    shared = shmat((int)(tracer.shared_id - 1), NULL, 0);
+    if (shared == (void*)-1) return;
+    if (shared->magic != TMPROF_EXACT_SHARED_MAGIC || shared->bytes != bytes) {
+      shmdt(shared);
+      return;
+    }
+  } else {
+    shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
+                  -1, 0);
+    if (shared == MAP_FAILED) return;
+  }
+  tracer.shared = shared;
+  tracer.llc.tags = (uint64_t*)(shared + 1);
+  tracer.llc.next = (uint8_t*)(tracer.llc.tags + lines);
+  tracer.key = tracer.base_key = new_key();
 }
 
 static void on_vcpu_start(qemu_plugin_id_t id, unsigned int vcpu) {
@@ -728,7 +1260,13 @@ static void on_vcpu_start(qemu_plugin_id_t id, unsigned int vcpu) {
   }
   arena->instructions_check = arena->instructions;
   arena_of_vcpu[vcpu] = arena;
-  if (first) begin();
+  ++tracer.threads;
+  if (first) {
+    join_others();
+    begin();
+  } else if (tracer.threads_told) {
+    __atomic_add_fetch(&tracer.shared->threads, 1, __ATOMIC_RELAXED);
+  }
   pthread_mutex_unlock(&tracer.lock);
 }
 
@@ -737,6 +1275,12 @@ static void on_vcpu_end(qemu_plugin_id_t id, unsigned int vcpu) {
   pthread_mutex_lock(&tracer.lock);
   struct arena* const arena = arena_of_vcpu[vcpu];
   if (arena && !tracer.ended) {
+    if (arena_of_thread == arena) {
+      tiersim_misses_close(&arena->core->misses, tracer.stall_ns);
+      arena_of_thread = NULL;
+    }
+    --tracer.threads;
+    if (tracer.threads_told) __atomic_sub_fetch(&tracer.shared->threads, 1, __ATOMIC_RELAXED);
     arena_of_vcpu[vcpu] = NULL;
     arena->next_free = tracer.free_arenas;
     tracer.free_arenas = arena;
@@ -756,14 +1300,14 @@ static void on_exit_of_process(qemu_plugin_id_t id, void* userdata) {
  * has already heard of it. */
 static void before_fork(void) {
   pthread_mutex_lock(&tracer.lock);
-  if (tracer.socket[0] && !tracer.epoch_instructions && !stopped() && !tracer.ended)
-    tracer.child_fd = connect_socket();
+  if (tracer.socket[0] && !stopped() && !tracer.ended) tracer.child_fd = connect_socket();
+  pthread_spin_lock(&tracer.exceptions_lock);
 }
 
 static void after_fork_in_parent(void) {
   if (tracer.child_fd >= 0) close(tracer.child_fd);
   tracer.child_fd = -1;
-  if (tracer.epoch_instructions) ++tracer.not_followed;
+  pthread_spin_unlock(&tracer.exceptions_lock);
   pthread_mutex_unlock(&tracer.lock);
 }
 
@@ -776,21 +1320,34 @@ static void forget_counts(void) {
     for (size_t i = 0; i < arena->leaf_count; ++i) munmap(arena->leaves[i], sizeof(struct leaf));
     arena->leaf_count = 0;
     arena->lost_sent = arena->lost;
+    arena->instructions_seen = arena->instructions;
+    arena->instructions_check = arena->instructions;
+    if (arena->core) {
+      const struct tiersim_cache l2 = arena->core->l2;
+      memset(arena->core, 0, sizeof(*arena->core));
+      arena->core->l2 = l2;
+      if (l2.tags) tiersim_cache_flush(&arena->core->l2);
+    }
   }
   tracer.memory_used = 0;
   memset(&tracer.totals, 0, sizeof(tracer.totals));
+  tracer.epoch_first_instruction = tracer.instructions;
 }
 
 static void after_fork_in_child(void) {
+  pthread_spin_init(&tracer.exceptions_lock, PTHREAD_PROCESS_PRIVATE);
   forget_counts();
+  tracer.threads = 1;
+  tracer.threads_told = false;
+  if (tracer.shared) {
+    tracer.key = new_key();
+    tracer.has_exceptions = true;
+  }
   if (tracer.fd >= 0) close(tracer.fd);
   tracer.fd = -1;
   tracer.buffer_bytes = 0;
   name_new_file();
-  if (tracer.epoch_instructions)
-    stop(NULL);
-  else if (!stopped() && !tracer.ended)
-    begin();
+  if (!stopped() && !tracer.ended) begin();
   pthread_mutex_unlock(&tracer.lock);
 }
 
@@ -904,17 +1461,6 @@ static char** guest_strings(uint64_t vaddr, size_t before) {
   return strings;
 }
 
-static void note_unfollowed(const char* path, const char* why) {
-  char text[PATH_MAX + 128];
-  const int length = snprintf(text, sizeof(text), "%s %s", path, why);
-  const uint32_t bytes = (uint32_t)(length < (int)sizeof(text) ? length : (int)sizeof(text) - 1);
-  struct tmprof_truth_not_followed* const record =
-      add_record(TMPROF_TRUTH_NOT_FOLLOWED, sizeof(*record), text, bytes);
-  if (!record) return;
-  record->processes = 1;
-  record->text_bytes = bytes;
-}
-
 /* Appends it with its commas doubled, as a single one ends one of QEMU's options. False where there
  * is no room. */
 static bool append_escaped(char* to, size_t size, const char* text) {
@@ -1005,10 +1551,20 @@ out:
 static void on_syscall(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, uint64_t a1,
                        uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5, uint64_t a6, uint64_t a7,
                        uint64_t a8) {
-  (void)id, (void)vcpu, (void)a5, (void)a6, (void)a7, (void)a8;
+  (void)id, (void)a6, (void)a7, (void)a8;
   if (stopped()) return;
+  if (tracer.has_llc) arena_of_vcpu[vcpu]->remaps = may_remap(number, a1, a2, a4);
   if (number == SYS_execve) follow_exec(a1, a2, a3);
   if (number == SYS_execveat && (int)a1 == AT_FDCWD && a5 == 0) follow_exec(a2, a3, a4);
+}
+
+static void on_syscall_end(qemu_plugin_id_t id, unsigned int vcpu, int64_t number,
+                           int64_t returned) {
+  (void)id, (void)number, (void)returned;
+  struct arena* const arena = arena_of_vcpu[vcpu];
+  if (!arena || !arena->remaps) return;
+  arena->remaps = false;
+  find_shared_ranges();
 }
 
 /* ---- Start ---- */
@@ -1021,7 +1577,7 @@ static bool read_number(const char* text, uint64_t* value) {
 }
 
 static bool read_options(int argc, char** argv) {
-  uint64_t llc_bytes = 0, llc_ways = 16;
+  uint64_t llc_bytes = 0, llc_ways = 16, shared_id = UINT64_MAX;
   const struct {
     const char* name;
     uint64_t* value;
@@ -1029,7 +1585,11 @@ static bool read_options(int argc, char** argv) {
                  {"origin_ns", &tracer.origin_ns},
                  {"epoch_instructions", &tracer.epoch_instructions},
                  {"llc_bytes", &llc_bytes},
-                 {"llc_ways", &llc_ways}};
+                 {"llc_ways", &llc_ways},
+                 {"l2_bytes", &tracer.l2_bytes},
+                 {"prefetch_lines", &tracer.prefetch_lines},
+                 {"stall_ns", &tracer.stall_ns},
+                 {"shared", &shared_id}};
   for (int i = 0; i < argc; ++i) {
     const char* const equals = strchr(argv[i], '=');
     const size_t name_bytes = equals ? (size_t)(equals - argv[i]) : 0;
@@ -1057,15 +1617,28 @@ static bool read_options(int argc, char** argv) {
     complain("takes socket= or stream=, and epoch_ns= or epoch_instructions=");
     return false;
   }
+  tracer.shared_id = shared_id + 1;
+  if (!llc_bytes && (tracer.l2_bytes || tracer.prefetch_lines || tracer.stall_ns)) {
+    complain("l2_bytes=, prefetch_lines= and stall_ns= take llc_bytes=");
+    return false;
+  }
+  if (tracer.l2_bytes) {
+    struct tiersim_cache l2;
+    const char* const error = tiersim_cache_shape(&l2, tracer.l2_bytes >> LINE_SHIFT, L2_WAYS,
+                                                  1u << LINE_SHIFT, TIERSIM_LRU);
+    if (error) {
+      complain("an L2 of %" PRIu64 " bytes and %u ways: %s", tracer.l2_bytes, L2_WAYS, error);
+      return false;
+    }
+  }
   if (llc_bytes) {
-    const char* const error = tiersim_cache_init(&tracer.llc, llc_bytes >> LINE_SHIFT,
-                                                 (uint32_t)llc_ways, 1u << LINE_SHIFT, TIERSIM_LRU);
+    const char* const error = tiersim_cache_shape(
+        &tracer.llc, llc_bytes >> LINE_SHIFT, (uint32_t)llc_ways, 1u << LINE_SHIFT, TIERSIM_LRU);
     if (error) {
       complain("an LLC of %" PRIu64 " bytes and %" PRIu64 " ways: %s", llc_bytes, llc_ways, error);
       return false;
     }
     tracer.has_llc = true;
-    pthread_spin_init(&tracer.llc_lock, PTHREAD_PROCESS_PRIVATE);
   }
   return true;
 }
@@ -1078,6 +1651,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
     return -1;
   }
   if (!read_options(argc, argv)) return -1;
+  pthread_spin_init(&tracer.exceptions_lock, PTHREAD_PROCESS_PRIVATE);
   const ssize_t length = readlink("/proc/self/exe", tracer.qemu, sizeof(tracer.qemu) - 1);
   tracer.guest_base = dlsym(RTLD_DEFAULT, "guest_base");
   if (length < 0 || !tracer.guest_base || !dladdr((void*)&qemu_plugin_install, &self)) {
@@ -1091,6 +1665,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
   qemu_plugin_register_vcpu_exit_cb(id, on_vcpu_end);
   qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
   qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);
+  if (tracer.has_llc) qemu_plugin_register_vcpu_syscall_ret_cb(id, on_syscall_end);
   qemu_plugin_register_atexit_cb(id, on_exit_of_process, NULL);
   return 0;
 }

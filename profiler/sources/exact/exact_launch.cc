@@ -32,8 +32,10 @@ constexpr const char* kInstallQemu =
     "install Debian 12's qemu-user, the dynamic one (apt-get install qemu-user); neither "
     "qemu-user-static nor the backports' takes plugins";
 
-constexpr unsigned kLlcWays = 16;
-constexpr std::uint64_t kLlcLineBytes = 64;
+constexpr unsigned kWays = 16;
+constexpr std::uint64_t kLineBytes = 64;
+// As many lines as a page has: the modelled prefetcher stays within it.
+constexpr std::uint64_t kMostPrefetchLines = 64;
 
 // What execvp(3) would find. The error has errno's reason.
 Result<std::filesystem::path> OnPath(const std::string& name) {
@@ -148,12 +150,34 @@ Probe ProbeExact() {
 }
 
 Status CheckOptions(const ExactOptions& options) {
-  if (!options.llc_bytes) return {};
-  const std::uint64_t bytes = *options.llc_bytes;
-  if (bytes >= kLlcWays * kLlcLineBytes && std::has_single_bit(bytes) && bytes < 1ull << 40)
-    return {};
-  return Fail(BadInput("model an LLC", FormatBytes(bytes), "its size is no power of two",
-                       fmt::format("it has {} ways of {}-byte lines", kLlcWays, kLlcLineBytes)));
+  for (const auto& [what, bytes] :
+       {std::pair("model an LLC", options.llc_bytes), std::pair("model an L2", options.l2_bytes)}) {
+    if (!bytes || (*bytes >= kWays * kLineBytes && std::has_single_bit(*bytes) &&
+                   *bytes < std::uint64_t{1} << 40))
+      continue;
+    return Fail(BadInput(what, FormatBytes(*bytes), "its size is no power of two",
+                         fmt::format("it has {} ways of {}-byte lines", kWays, kLineBytes)));
+  }
+  if (options.prefetch_lines &&
+      (*options.prefetch_lines < 1 || *options.prefetch_lines > kMostPrefetchLines)) {
+    return Fail(
+        BadInput("model a prefetcher", fmt::format("{} lines ahead", *options.prefetch_lines),
+                 "it stays within a page", fmt::format("use 1 to {} lines", kMostPrefetchLines)));
+  }
+  if (options.stall && (options.stall->count() < 1 || *options.stall > std::chrono::seconds(1))) {
+    return Fail(BadInput("model stalls", FormatDuration(*options.stall),
+                         "no load waits so long for memory",
+                         "use the latency of memory, as 100ns"));
+  }
+  return {};
+}
+
+Result<std::optional<TracerMemory>> MakeTracerMemory(const ExactOptions& options) {
+  if (!options.llc_bytes && !options.epoch_instructions) return std::nullopt;
+  const std::uint64_t lines = options.llc_bytes.value_or(0) / kLineBytes;
+  auto memory = TracerMemory::Create(lines, lines / kWays);
+  if (!memory) return Fail(std::move(memory.error()));
+  return std::optional(*std::move(memory));
 }
 
 std::vector<std::string> TakeLoaderVariables() {
@@ -168,12 +192,10 @@ std::vector<std::string> TakeLoaderVariables() {
   return taken;
 }
 
-Result<std::vector<std::string>> ArgumentsToTrace(const std::vector<std::string>& command,
-                                                  const ExactTools& tools,
-                                                  const ExactOptions& options,
-                                                  const std::filesystem::path& socket,
-                                                  MonotonicTime origin,
-                                                  const std::vector<std::string>& variables) {
+Result<std::vector<std::string>> ArgumentsToTrace(
+    const std::vector<std::string>& command, const ExactTools& tools, const ExactOptions& options,
+    const std::filesystem::path& socket, const std::optional<TracerMemory>& memory,
+    MonotonicTime origin, const std::vector<std::string>& variables) {
   const auto path = OnPath(command.front());
   if (!path) return Fail(path.error());
   const auto program = std::make_unique<tmprof_guest_program>();
@@ -199,7 +221,11 @@ Result<std::vector<std::string>> ArgumentsToTrace(const std::vector<std::string>
                           origin.time_since_epoch().count());
   }
   if (options.llc_bytes)
-    plugin += fmt::format(",llc_bytes={},llc_ways={}", *options.llc_bytes, kLlcWays);
+    plugin += fmt::format(",llc_bytes={},llc_ways={}", *options.llc_bytes, kWays);
+  if (options.l2_bytes) plugin += fmt::format(",l2_bytes={}", *options.l2_bytes);
+  if (options.prefetch_lines) plugin += fmt::format(",prefetch_lines={}", *options.prefetch_lines);
+  if (options.stall) plugin += fmt::format(",stall_ns={}", options.stall->count());
+  if (memory) plugin += fmt::format(",shared={}", memory->id());
 
   const bool script = program->script[0] != '\0';
   std::vector<std::string> arguments{tools.qemu.string(), "-0",

@@ -261,11 +261,14 @@ std::vector<EpochProfile> TruthServer::TakeEpochs(MonotonicTime now,
                                                   std::chrono::nanoseconds patience) {
   std::vector<EpochProfile> epochs;
   while (const auto waiting = assembler_.Waiting()) {
-    const bool awaited = std::ranges::any_of(connections_, [&](const Connection& connection) {
-      return (!connection.last_index || *connection.last_index < *waiting) &&
-             now - connection.last_heard < patience;
-    });
-    if (awaited) break;
+    const auto is_awaited = [&](const Connection& connection) {
+      // The program that a process executes next begins in the epoch that the last one ended in.
+      const bool may_send = !connection.last_index || *connection.last_index < *waiting ||
+                            (*connection.last_index == *waiting && connection.decoder.finished());
+      return may_send && now - connection.last_heard < patience;
+    };
+    if (std::ranges::any_of(connections_, is_awaited) || std::ranges::any_of(closed_, is_awaited))
+      break;
     epochs.push_back(BuildOne());
   }
   return epochs;

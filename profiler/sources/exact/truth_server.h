@@ -38,8 +38,9 @@ class TruthServer {
   // The faults of connections since the last call.
   std::vector<Error> TakeComplaints() { return std::exchange(complaints_, {}); }
 
-  // The epochs that no connection can add to any more, ascending. One that is silent (a stopped
-  // process) is waited for `patience`; what it sends later joins a later epoch.
+  // The epochs that no process can add to any more, ascending: none that is connected, or is about
+  // to be anew. One that is silent (a stopped process) is waited for `patience`; what it sends
+  // later joins a later epoch.
   std::vector<EpochProfile> TakeEpochs(MonotonicTime now, std::chrono::nanoseconds patience);
   // All that has been sent, whoever may still be connected.
   std::vector<EpochProfile> TakeRest();

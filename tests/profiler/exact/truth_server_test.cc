@@ -164,6 +164,18 @@ TEST_F(TruthServerOfLivingTest, OneThatHasFinishedAndLivesMayRunAnotherProgram) 
   EXPECT_EQ(server_.TakeRest().back().sources[0].lost, 0u);
 }
 
+TEST_F(TruthServerOfLivingTest, AnEpochWaitsForTheProgramThatIsExecutedInIt) {
+  Client(server_).Send(Begun(2).Pages({PageEntry(1, 4, 0)}).End(0, 10, 20, 4, 0).Finish(1));
+  server_.Service(At(1));
+  EXPECT_THAT(server_.TakeEpochs(At(1), kPatience), IsEmpty());
+  Client executed(server_);
+  executed.Send(Begun(2).Pages({PageEntry(1, 3, 0)}).End(0, 20, 30, 3, 0));
+  server_.Service(At(2));
+  const auto epochs = server_.TakeEpochs(At(2), kPatience);
+  ASSERT_THAT(epochs, SizeIs(1));
+  EXPECT_EQ(epochs[0].sources[0].observations, 7u);
+}
+
 TEST_F(TruthServerOfLivingTest, AProcessThatHasItsPidLaterIsAnother) {
   Client(server_).Send(Begun(2));
   tree_.Put({.pid = 2, .start_time_ticks = 78});
