@@ -444,7 +444,7 @@ std::string BoundText(const TraceEnd& file) {
         "that say how many each stands for, or --llc\n",
         Printable(file.trace));
   }
-  const std::string how = !file.memory               ? "by a model of the cache"
+  const std::string how = !file.memory                ? "by a model of the cache"
                           : file.memory->is_counted() ? "loads, counted"
                                                       : Grouped(*file.memory->samples) + " samples";
   const double per_second =
@@ -453,9 +453,7 @@ std::string BoundText(const TraceEnd& file) {
       "{}: placing can gain {} of the CPU time at most: {} accesses in a second of CPU time reach "
       "memory ({}), and each takes {} longer below tier 1 if none overlap\n",
       Printable(file.trace), Percent(*share),
-      Grouped(static_cast<std::uint64_t>(std::llround(per_second))),
-      how,
-      GapText(file.gap));
+      Grouped(static_cast<std::uint64_t>(std::llround(per_second))), how, GapText(file.gap));
 }
 
 // What the hit rates are of, and why they are not of accesses to memory.
