@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cmath>
+#include <expected>
 #include <random>
 #include <span>
 #include <stop_token>
@@ -83,6 +84,7 @@ constexpr std::uint64_t kRoundsPerBatch = 32;
 constexpr std::uint64_t kFewestKnownTries = kRoundsPerBatch * kMostFastPages / 4;  // of a batch
 constexpr std::size_t kFewestBatches = 9;
 constexpr std::size_t kMostBatches = 27;
+constexpr std::size_t kBatchesThatTellClears = 3;  // 768 clears
 // The least of what was measured for a clear of one page on two-CPU guests.
 constexpr double kAssumedNsOfInterrupt = 2'500;
 constexpr double kMostLossErrorNs = 500;  // a tenth of the shortest exposure
@@ -292,6 +294,7 @@ class Experiment {
       for (std::size_t i = 0; i < pages.size(); ++i) tries[i].page = pages[i];
       RunFastTries(kernel_, process_, rung, ClearLoss{.is_measured = true}, tries);
       for (const FastTry& each : tries) {
+        known.least_clear = std::min(known.least_clear, each.clear_took);
         if (!each.counted) continue;
         ++known.tries;
         known.found += each.found;
@@ -425,25 +428,29 @@ void Doubt(MeasuredCost& cost, std::string_view what, double measured, double ch
       what, measured, charged);
 }
 
-std::optional<nanoseconds> MeasureLoss(AbitKernel& kernel, Experiment& experiment, std::size_t rung,
-                                       MonotonicTime give_up) {
+enum class Untold : std::uint8_t { kBusy, kTooSlow };
+
+std::expected<nanoseconds, Untold> MeasureLoss(AbitKernel& kernel, Experiment& experiment,
+                                               std::size_t rung, MonotonicTime give_up) {
   std::vector<KnownTries> batches;
-  std::optional<nanoseconds> loss;
-  while (batches.size() < kMostBatches && !loss && kernel.Now() < give_up) {
+  while (batches.size() < kMostBatches && kernel.Now() < give_up) {
     const auto batch = experiment.TryTicks(rung);
-    if (!batch) return std::nullopt;
+    if (!batch) break;
     batches.push_back(*batch);
-    loss = LossOf(batches);
+    if (const auto loss = LossOf(batches)) return *loss;
+    if (ClearsAreTooSlow(batches, rung)) return std::unexpected(Untold::kTooSlow);
   }
-  return loss;
+  return std::unexpected(Untold::kBusy);
 }
 
-// At the first rung the loss is as at the second: it is a small part of that delay.
-ClearLoss MeasureLosses(AbitKernel& kernel, Experiment& experiment, MonotonicTime give_up) {
+// The shortest delay comes first, as clears may be too slow for it. At the first rung the loss is
+// as at the second: it is a small part of that delay.
+std::expected<ClearLoss, Untold> MeasureLosses(AbitKernel& kernel, Experiment& experiment,
+                                               MonotonicTime give_up) {
   ClearLoss loss;
-  for (std::size_t rung = 1; rung < kFastRungs.size(); ++rung) {
+  for (std::size_t rung = kFastRungs.size() - 1; rung > 0; --rung) {
     const auto measured = MeasureLoss(kernel, experiment, rung, give_up);
-    if (!measured) return {};
+    if (!measured) return std::unexpected(measured.error());
     loss.own[rung] = *measured;
   }
   loss.own[0] = loss.own[1];
@@ -481,6 +488,12 @@ std::optional<double> NsPerPoint(AbitKernel& kernel, Experiment& experiment, dou
 }
 
 }  // namespace
+
+bool ClearsAreTooSlow(std::span<const KnownTries> batches, std::size_t rung) {
+  if (batches.size() < kBatchesThatTellClears) return false;
+  return std::ranges::min(batches, {}, &KnownTries::least_clear).least_clear >
+         LongestClear(kFastRungs[rung]);
+}
 
 std::optional<nanoseconds> LossOf(std::span<const KnownTries> batches) {
   std::vector<double> losses;
@@ -604,7 +617,12 @@ Result<MeasuredCost> Measure(AbitKernel& kernel, const Plan& plan) {
     // The price that budgets need comes first.
     cost.ns_per_point = NsPerPoint(kernel, experiment, cost.ns_per_set, plan.time_limit, give_up);
   }
-  if (plan.figures.loss) cost.clear_loss = MeasureLosses(kernel, experiment, give_up);
+  if (plan.figures.loss) {
+    const auto loss = MeasureLosses(kernel, experiment, give_up);
+    if (loss) cost.clear_loss = *loss;
+    // Clears that are too slow stay so.
+    cost.unsettled.loss = !loss && loss.error() == Untold::kBusy;
+  }
   if (plan.figures.point) {
     if (cost.ns_per_point > kMostNsPerPoint) {
       Doubt(cost, "a page cleared by itself", *cost.ns_per_point, kAssumedNsPerPoint);
@@ -613,7 +631,6 @@ Result<MeasuredCost> Measure(AbitKernel& kernel, const Plan& plan) {
   }
   cost.clear_loss.others = NsOfInterrupt(cost);
   cost.unsettled.point = plan.figures.point && !cost.ns_per_point;
-  cost.unsettled.loss = plan.figures.loss && !cost.clear_loss.is_measured;
   return cost;
 }
 

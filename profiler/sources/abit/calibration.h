@@ -84,7 +84,13 @@ struct KnownTries {
   std::uint64_t tries = 0;
   std::uint64_t found = 0;
   double exposure_ns = 0;  // sum, from the middle of each clear
+  std::chrono::nanoseconds least_clear =
+      std::chrono::nanoseconds::max();  // of a page, on the clock
 };
+
+// Even the shortest clear takes too long for a try at this rung to count, so the loss cannot be
+// measured there. False, too, if the batches are too few to tell.
+bool ClearsAreTooSlow(std::span<const KnownTries> batches, std::size_t rung);
 
 // Returns the median of what these batches' exposures lost by their clears. nullopt: they are too
 // few or do not agree.

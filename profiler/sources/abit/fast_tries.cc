@@ -62,7 +62,7 @@ FastClear ClearOne(AbitKernel& kernel, AbitProcess& process, FastTry& attempt) {
 
 void ReadAfter(AbitProcess& process, const FastClear& cleared, nanoseconds delay, nanoseconds lost,
                FastTry& attempt) {
-  if (!cleared.done || attempt.clear_took > 2 * delay + kMostClear) return;
+  if (!cleared.done || attempt.clear_took > LongestClear(delay)) return;
   const auto read = ReadOne(process, attempt.page);
   if (!read) return;
   const std::optional<RunningTime> running = process.Running(read->time);
@@ -76,6 +76,8 @@ void ReadAfter(AbitProcess& process, const FastClear& cleared, nanoseconds delay
 }
 
 }  // namespace
+
+nanoseconds LongestClear(nanoseconds delay) { return 2 * delay + kMostClear; }
 
 void RunFastTries(AbitKernel& kernel, AbitProcess& process, std::size_t rung, const ClearLoss& loss,
                   std::span<FastTry> tries) {

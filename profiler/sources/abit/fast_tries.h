@@ -33,6 +33,9 @@ struct FastTry {
   std::chrono::nanoseconds clear_took{0};  // on the clock
 };
 
+// A try at that delay does not count if its clear took longer.
+std::chrono::nanoseconds LongestClear(std::chrono::nanoseconds delay);
+
 // Tries each of the pages, kFastRungs[rung] after the middle of its clear, after one clear that is
 // not used. At the first rung pages are tried in pairs. Preconditions: there are pages, and the
 // process's Running() is known.

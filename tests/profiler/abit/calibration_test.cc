@@ -186,6 +186,18 @@ TEST(ClearLoss, IsTheMedianOfBatchesOfWhichSomeWereDisturbed) {
   EXPECT_NEAR(static_cast<double>(loss->count()), 2'000, 10);
 }
 
+// On such a machine it cannot be measured, however quiet the machine is.
+TEST(ClearLoss, IsKnownToBeUntoldIfEvenTheShortestClearIsTooSlow) {
+  constexpr std::size_t kLast = kFastRungs.size() - 1;
+  std::vector<KnownTries> batches(3);
+  for (KnownTries& batch : batches) batch.least_clear = std::chrono::microseconds(25);
+  EXPECT_TRUE(ClearsAreTooSlow(batches, kLast));
+  EXPECT_FALSE(ClearsAreTooSlow(std::span(batches).first(2), kLast));
+  EXPECT_FALSE(ClearsAreTooSlow(batches, kLast - 1));
+  batches.back().least_clear = std::chrono::microseconds(7);
+  EXPECT_FALSE(ClearsAreTooSlow(batches, kLast)) << "the machine was busy";
+}
+
 TEST(ClearLoss, IsNotMeasuredByFewBatchesOrByThoseThatDoNotAgree) {
   EXPECT_FALSE(LossOf(std::vector<KnownTries>(8, Batch(2'000))).has_value());
   std::vector<KnownTries> batches;
