@@ -262,6 +262,17 @@ TEST_F(Exact, AForkedProcessDoesNotBeginAnEpoch) {
   EXPECT_THAT(LoadsOf(trace, 0x10000), ElementsAre(1000, 2000, 3000, 6000));
 }
 
+// Its child executes until the waiting parent's stream has grown. A limit ends a failed test only.
+TEST_F(Exact, AWaitingProcessEndsItsEpochsWithTheOthers) {
+  const std::string stream = folder_.File("stream");
+  const Outcome run =
+      RunProgram({"timeout", "60", "qemu-x86_64", "-plugin",
+                  std::string(TMPROF_BINARY_DIR) + "/tmprof_exact.so,stream=" + stream +
+                      ",epoch_instructions=20000",
+                  Program("exact_many"), "watched", stream});
+  EXPECT_EQ(run.status, 0) << run.err;
+}
+
 TEST_F(Exact, ForkedProcessesHitTheLinesOfTheirParentUntilTheyWrite) {
   const Outcome outcome = Record({"--exact-llc", "16MiB"}, {Program("exact_memory"), "inherits"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;

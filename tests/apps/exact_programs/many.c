@@ -12,6 +12,8 @@
  * becomes `many loads`.
  * many survivor FIFO: the parent ends with status 3; then its child interrupts whoever started the
  * parent, and stays until somebody writes to the FIFO.
+ * many watched FILE: the parent waits for its child, which loads from page 0x10000 until FILE has
+ * grown three times.
  * many sparse: from each of 700 pages, 1 GiB apart from page 0x100000000 on, 1 to 7 loads in turn,
  * and that three times over; then 1000 times one load from the first and one from the second of
  * them.
@@ -24,6 +26,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -105,6 +108,28 @@ static int run_sparse(void) {
   return 0;
 }
 
+static off_t size_of(const char* file) {
+  struct stat status;
+  if (stat(file, &status) != 0) _exit(1);
+  return status.st_size;
+}
+
+static int run_watched(const char* file) {
+  const pid_t child = fork();
+  if (child == 0) {
+    off_t size = size_of(file);
+    for (int growths = 0; growths < 3;) {
+      load(counted, 1000);
+      const off_t now = size_of(file);
+      growths += now > size;
+      size = now;
+    }
+    _exit(0);
+  }
+  wait_for(child);
+  return 0;
+}
+
 static int run_killed(void) {
   const pid_t child = fork();
   if (child == 0) {
@@ -164,6 +189,7 @@ int main(int argc, char** argv) {
   if (argc == 2 && !strcmp(argv[1], "orphan")) return run_orphan(argv[0]);
   if (argc == 2 && !strcmp(argv[1], "execs")) return run_execs(argv[0]);
   if (argc == 3 && !strcmp(argv[1], "survivor")) return run_survivor(argv[2]);
+  if (argc == 3 && !strcmp(argv[1], "watched")) return run_watched(argv[2]);
   if (argc == 2 && !strcmp(argv[1], "loads")) {
     load(counted, 3000);
     return 0;
