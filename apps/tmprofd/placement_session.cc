@@ -138,7 +138,11 @@ Result<std::unique_ptr<PlacementSession>> PlacementSession::Open(Config config, 
     tiers = std::move(discovered->tiers);
   }
   std::vector<std::optional<double>> latencies;
-  if (topology) latencies = LatenciesOf(*topology, NodesByTierOf(*tiers));
+  if (topology) {
+    latencies = LatenciesOf(*topology, NodesByTierOf(*tiers));
+  } else if (!config.mover.latency_gap_ns) {
+    log(LogLevel::kWarning, topology.error().Message() + "; latency gaps are assumed");
+  }
   auto sources = OpenSources(config.profile.sources);
   if (!sources) return Fail(sources.error());
   for (const std::string& warning : sources->warnings) log(LogLevel::kWarning, warning);
@@ -448,6 +452,7 @@ bool PlacementSession::Place(const EpochProfile& epoch) {
   const bool paid =
       !decision.gain || *decision.gain >= kGainWorthLooking || decision.not_moved.over_quota > 0;
   may_rest_ = !config_.placement.track_only && decision.looked_at >= kEnoughLookedAt;
+  CheckPromotions(epoch, targets, decision);
   if (!config_.placement.track_only) {
     LogDecision(epoch, targets.size(), decision, outcomes.size());
     WarnOfSharedPages(decision.not_moved);
@@ -459,7 +464,6 @@ bool PlacementSession::Place(const EpochProfile& epoch) {
       ledger_->Note(epoch, observed, decision.not_moved, replaced, std::move(outcomes),
                     decision.rank, placer_.table(), placer_.scores(), placer_.owners());
   if (!kept) GoOnWithoutLedger(kept.error());
-  CheckPromotions(epoch, targets, decision);
   LookForRival();
   UpdateStatus(epoch, memory, targets, decision);
   return paid;
@@ -470,8 +474,7 @@ void PlacementSession::LogDecision(const EpochProfile& epoch, std::size_t target
   const std::string text = fmt::format(
       "epoch {}: {} targets, {} pages wanted of {}, {} moves decided, for {:.3f} of the {}, "
       "{} over, predicted to save {:.3g} s of memory time a second; {:.2f} of the pages were "
-      "looked "
-      "at lately, references {}",
+      "looked at lately, references {}",
       epoch.index, targets, decision.wanted.value(), decision.capacity.value(),
       decision.moves.size(), decision.gain.value_or(0), AccessesOf(decision.rank), over,
       decision.saved_per_second, decision.looked_at, ReferencesOf(epoch));

@@ -103,7 +103,7 @@ class FirstVisitLoan {
     const bool lends = !visit.over && owed_ns_ < limit_ns_;
     return PpmOf(lends ? std::max(kMostShare, share_) : share_);
   }
-  // The same, less what is paid back.
+  // Balances grow by so much of a million after the loan's repayment.
   std::uint64_t net_ppm(const FirstVisit& visit) const {
     const bool pays_back = owed_ns_ > 0 && (visit.over || owed_ns_ > limit_ns_);
     return pays_back ? PpmOf(share_ / 2) : most_ppm(visit);

@@ -92,7 +92,7 @@ constexpr std::uint64_t kFewestFastPages = 8;  // that tell if clears of single 
 constexpr std::uint64_t kTriesThatTellOfARung = 64;
 constexpr std::uint64_t kWorthARung = 4;
 constexpr std::uint64_t kTriesTheRungAgain = 32;
-// With one rung alone, to be found by it twice is no rarity.
+// If there is one rung alone, many pages are found by both of its tries.
 constexpr std::size_t kFewestRungsToRepeat = 2;
 // A stay on a CPU that ends sooner gives a scanner that was woken at its start no time to look. 50
 // us are five times what waking up takes.
@@ -495,11 +495,10 @@ void ScanEngine::ChooseFastestPages(FastSession& session, std::size_t rungs) {
   std::vector<FastSession::Fastest>& fastest = session.fastest;
   std::erase_if(fastest, [](const auto& each) { return each.at.block->dropped; });
   if (rungs < kFewestRungsToRepeat) {
-    fastest.clear();
+    session.TakeFastest(fastest.size());
     return;
   }
-  const std::size_t most =
-      session.candidates.size() >= kMostFastPages / 2 ? kMostFastPages / 2 : kMostFastPages;
+  const std::size_t most = kMostFastPages - std::min(session.candidates.size(), kMostFastPages / 2);
   std::ranges::shuffle(fastest, random_);
   std::ranges::stable_sort(fastest, {}, &FastSession::Fastest::again);
   const std::size_t count = std::min(fastest.size(), most);
@@ -508,7 +507,7 @@ void ScanEngine::ChooseFastestPages(FastSession& session, std::size_t rungs) {
     session.pages.push_back({each.at, FastPage(rungs, rungs - 1, each.seen_unset),
                              static_cast<std::uint8_t>(each.again + 1)});
   }
-  fastest.erase(fastest.begin(), fastest.begin() + static_cast<std::ptrdiff_t>(count));
+  session.TakeFastest(count);
 }
 
 std::size_t ScanEngine::FastRungsThatCount() const {
@@ -591,6 +590,7 @@ void ScanEngine::EndFastTries(ScanTarget& target, std::span<const FastTry> tries
   for (std::size_t i = 0; i < session.pages.size(); ++i) {
     FastSession::Page& page = session.pages[i];
     FastPage::State state = FastPage::State::kGoesOn;
+    const bool is_first = page.again == 0;
     if (i < tries.size()) {
       fast_counted_ += tries[i].counted;
       state = page.tries.Add(tries[i]);
@@ -600,15 +600,13 @@ void ScanEngine::EndFastTries(ScanTarget& target, std::span<const FastTry> tries
         left.push_back(std::move(page));
         break;
       case FastPage::State::kTold:
-        if (page.again == 0) {
-          ++session.ended;
-          ++session.seen_unset;
-        }
+        session.ended += is_first;
+        session.seen_unset += is_first;
         RecordFastTries(page);
         session.TryAgain(page);
         break;
       case FastPage::State::kDoubted:
-        if (page.again == 0) ++session.ended;
+        session.ended += is_first;
         session.TryAgain(page);
         doubted.push_back(std::move(page));
         break;

@@ -86,8 +86,9 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   std::chrono::nanoseconds RandomPause(std::chrono::nanoseconds least,
                                        std::chrono::nanoseconds most);
   bool TryFastSomewhere(MonotonicTime now);
-  // Returns how many rungs sessions try: not the shortest if hardly any of their tries count.
+  // Adds pages to the session that are tried again at the last rung.
   void ChooseFastestPages(FastSession& session, std::size_t rungs);
+  // Returns how many rungs sessions try: not the shortest if hardly any of their tries count.
   std::size_t FastRungsThatCount() const;
   void ChooseForFastTries(ScanTarget& target);
   void TryFast(ScanTarget& target);

@@ -154,12 +154,12 @@ struct FastSession {
   // A page that all rungs found but the last.
   struct Fastest {
     FastCandidate at;
-    std::uint8_t again;  // Page, same name
+    std::uint8_t again;  // as Page::again
     bool seen_unset;     // a clear took effect on it
   };
 
   std::vector<FastCandidate> candidates;         // for sessions to come
-  std::vector<Fastest> fastest;                  // likewise
+  std::vector<Fastest> fastest;                  // to be tried again in later sessions
   std::vector<Page> pages;                       // of the session under way, ascending
   std::optional<std::chrono::nanoseconds> next;  // CPU time of the target
   std::uint64_t charged_ns = 0;                  // for all sessions
@@ -168,16 +168,27 @@ struct FastSession {
   std::uint64_t seen_unset = 0;
 
   bool WaitsForNone() const { return candidates.empty() && fastest.empty(); }
-  // `page` has come to the end of its tries. Eight more pairs tell the rate of a page to a fourth.
+  // `page` has come to the end of its tries. Sixteen more tries tell its rate to about a fourth. A
+  // page that waits as a candidate has its turn in any case.
   void TryAgain(const Page& page) {
     constexpr std::uint8_t kMostOften = 8;
-    constexpr std::size_t kMostFastest = 256;
-    if (page.tries.came_to_last_rung() && page.again < kMostOften && fastest.size() < kMostFastest)
-      fastest.push_back({page.at, page.again, page.tries.seen_unset()});
+    constexpr std::size_t kMostFastest = 256;  // as many as candidates
+    if (!page.tries.came_to_last_rung() || page.again >= kMostOften ||
+        fastest.size() >= kMostFastest || page.at.block->waits_for_tries[page.at.unit])
+      return;
+    page.at.block->waits_for_tries.set(page.at.unit);
+    fastest.push_back({page.at, page.again, page.tries.seen_unset()});
+  }
+  // The first `count` of them wait no longer.
+  void TakeFastest(std::size_t count) {
+    const auto end = fastest.begin() + static_cast<std::ptrdiff_t>(count);
+    for (auto each = fastest.begin(); each != end; ++each)
+      each->at.block->waits_for_tries.reset(each->at.unit);
+    fastest.erase(fastest.begin(), end);
   }
 
   void End() {
-    fastest.clear();
+    TakeFastest(fastest.size());
     for (const FastCandidate& at : candidates) at.block->waits_for_tries.reset(at.unit);
     candidates.clear();
     pages.clear();

@@ -20,8 +20,8 @@ using Samples = std::map<std::uint64_t, std::uint64_t>;
 using StallParts = std::map<std::uint64_t, StraightLines::Parts>;
 
 constexpr std::size_t kLineCodeBytes = 512;
-// A line of fewer instructions that touch no memory, and of fewer instructions at all, does not tell
-// what executing takes.
+// A line of fewer instructions that touch no memory, and of fewer instructions at all, does not
+// tell what executing takes.
 constexpr std::size_t kFewestPlain = 2;
 constexpr std::size_t kFewestOfAll = 4;
 // The time of a load that a private cache serves, in that of an instruction that touches no memory:

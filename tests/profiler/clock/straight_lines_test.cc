@@ -49,8 +49,8 @@ TEST(StraightLinesTest, AHitInAPrivateCacheIsAStallAndNoMiss) {
   };
   EXPECT_NEAR(lines(400).StallPart(0x1009), 390.0 / 400, 1e-9);
   EXPECT_EQ(lines(400).MissPart(0x1009), 0);
-  // 48 times as long as an add takes: the two behind a sampled address have 10 samples each, give or
-  // take one of both together.
+  // 48 times as long as an add takes: the two behind a sampled address have 10 samples each, give
+  // or take one of both together.
   EXPECT_NEAR(lines(4'000).MissPart(0x1009), (4'000 - 48 * 10.5) / 4'000, 1e-9);
 }
 
@@ -72,7 +72,7 @@ TEST(StraightLinesTest, OfACopyOneInstructionWaitsForAll) {
   std::vector<std::uint8_t> code;
   for (int load = 0; load < 5; ++load) code.insert(code.end(), {0x48, 0x8b, 0x03});
   code.push_back(0xc3);
-  const Samples samples{{0x1000, 9},   {0x1003, 10}, {0x1006, 100},
+  const Samples samples{{0x1000, 9},  {0x1003, 10}, {0x1006, 100},
                         {0x1009, 10}, {0x100c, 9},  {0x100f, 12}};
   const StraightLines lines(samples, CodeAtStart(code));
   EXPECT_NEAR(lines.StallPart(0x1006), 0.9, 1e-9);
