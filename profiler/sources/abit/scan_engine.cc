@@ -75,7 +75,7 @@ constexpr std::uint32_t kTurnsAgain = 2;       // the price of a visit is three 
 // Fast tries take this part of what a target is charged: what they take is missing where all pages
 // are ranked. They come at random moments of its CPU time, as an access is likely to be followed by
 // others, and keep the scanner from its reads for so long.
-constexpr double kFastPart = 0.125;
+constexpr double kFastPart = 1.0 / 16;
 constexpr double kFastPartOfOwn = 0.25;  // of the scanner's own CPU time
 constexpr nanoseconds kLeastFastPause = milliseconds(1);
 constexpr nanoseconds kMostFastPause = milliseconds(8);
