@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -40,8 +41,9 @@ int Run(std::vector<std::string> arguments) {
   try {
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
-    if (app.exit(error) != 0) return tmprof::kBadInput;
-    const tmprof::Status shown = tmprof::WriteOut("");  // help went there
+    std::ostringstream help;
+    if (app.exit(error, help) != 0) return tmprof::kBadInput;
+    const tmprof::Status shown = tmprof::WriteOut(help.str());
     return shown ? tmprof::kDone : tmprof::ReportError(shown.error());
   }
   return exit_status;
