@@ -40,6 +40,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,8 +80,8 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_API;
 #define COMBINING_LINES 8u
 #define L2_WAYS 16u
 
-/* Counters take at most this much memory (a program that touches one page in each 2 MiB fills an
- * eighth of it); accesses to further pages are counted as lost. */
+/* Counters take at most this much memory (a program that touches one page in each 2 MiB fills half
+ * of it); accesses to further pages are counted as lost. */
 #define MOST_MEMORY_BYTES (4ull << 30)
 /* How long the last epoch may take to be read before the program's end goes on. */
 #define FAREWELL_SECONDS 60
@@ -99,7 +100,7 @@ struct leaf {
   struct counts now[LEAF_PAGES];  /* the vCPU's */
   struct counts sent[LEAF_PAGES]; /* under `lock` */
   uint64_t first_vpn;
-  /* Never touched where they are not modelled. */
+  /* Last: they are not mapped unless they are modelled (leaf_bytes()). */
   struct waits now_waits[LEAF_PAGES];  /* the vCPU's */
   struct waits sent_waits[LEAF_PAGES]; /* under `lock` */
 };
@@ -247,6 +248,13 @@ static uint64_t now_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+static bool models_waits(void) { return tracer.prefetch_lines || tracer.stall_ns; }
+
+/* Bytes of a leaf that are mapped. */
+static size_t leaf_bytes(void) {
+  return models_waits() ? sizeof(struct leaf) : offsetof(struct leaf, now_waits);
 }
 
 static bool stopped(void) { return __atomic_load_n(&tracer.stopped, __ATOMIC_RELAXED); }
@@ -463,7 +471,6 @@ static void flush_stream(void) {
 
 /* ---- Epochs ---- */
 
-static bool models_waits(void) { return tracer.prefetch_lines || tracer.stall_ns; }
 
 static void add_pages(struct tmprof_truth_epoch_end* end) {
   const size_t entry_bytes =
@@ -733,13 +740,13 @@ static bool grow_arena(struct arena* arena) {
 
 static struct leaf* make_leaf(struct arena* arena, uint64_t number) {
   struct leaf* leaf = MAP_FAILED;
-  if (__atomic_add_fetch(&tracer.memory_used, sizeof(*leaf), __ATOMIC_RELAXED) <=
-          MOST_MEMORY_BYTES &&
+  const size_t bytes = leaf_bytes();
+  if (__atomic_add_fetch(&tracer.memory_used, bytes, __ATOMIC_RELAXED) <= MOST_MEMORY_BYTES &&
       grow_arena(arena))
-    leaf = mmap(NULL, sizeof(*leaf), PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    leaf = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                -1, 0);
   if (leaf == MAP_FAILED) {
-    __atomic_sub_fetch(&tracer.memory_used, sizeof(*leaf), __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&tracer.memory_used, bytes, __ATOMIC_RELAXED);
     return NULL;
   }
   leaf->first_vpn = number << LEAF_SHIFT;
@@ -1317,7 +1324,7 @@ static void forget_counts(void) {
     memset(arena->recent, 0, sizeof(arena->recent));
     memset(arena->filter, 0, sizeof(arena->filter));
     memset(arena->index, 0, arena->index_size * sizeof(*arena->index));
-    for (size_t i = 0; i < arena->leaf_count; ++i) munmap(arena->leaves[i], sizeof(struct leaf));
+    for (size_t i = 0; i < arena->leaf_count; ++i) munmap(arena->leaves[i], leaf_bytes());
     arena->leaf_count = 0;
     arena->lost_sent = arena->lost;
     arena->instructions_seen = arena->instructions;
