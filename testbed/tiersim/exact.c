@@ -551,7 +551,7 @@ static void end_epoch(uint64_t next) {
       .start_ns = tracer.epoch_start_ns};
   add_pages(&end);
   end.end_ns = now_ns();
-  if (tracer.epoch_instructions) {
+  if (tracer.epoch_instructions && tracer.shared) {
     for (struct arena* arena = tracer.arenas; arena; arena = arena->next_arena)
       count_instructions(arena);
     end.instructions = tracer.instructions - tracer.epoch_first_instruction;
@@ -681,6 +681,7 @@ static void begin(void) {
     return stop(NULL);
   }
   tracer.epoch_start_ns = now_ns();
+  if (tracer.epoch_ns) tracer.epoch = (tracer.epoch_start_ns - tracer.origin_ns) / tracer.epoch_ns;
   if ((tracer.has_llc || tracer.epoch_instructions) && !tracer.shared) {
     char process[32];
     snprintf(process, sizeof(process), "process %d", (int)getpid());
@@ -689,9 +690,7 @@ static void begin(void) {
     return stop(NULL);
   }
   tell_threads(true);
-  if (tracer.epoch_ns) {
-    tracer.epoch = (tracer.epoch_start_ns - tracer.origin_ns) / tracer.epoch_ns;
-  } else {
+  if (tracer.epoch_instructions) {
     uint64_t none = 0;
     __atomic_compare_exchange_n(&tracer.shared->border, &none, tracer.epoch_instructions, false,
                                 __ATOMIC_RELAXED, __ATOMIC_RELAXED);

@@ -377,6 +377,24 @@ TEST_F(Exact, NonTemporalStoresPassTheCacheByAndTakeTheLineOut) {
   EXPECT_EQ(of["fills"].llc_misses, 4096u);
 }
 
+// A program in another IPC namespace cannot attach the tracer's memory.
+TEST_F(Exact, AProgramWithoutTheTracersMemoryRunsUntracedAndIsNamed) {
+  if (RunProgram({"unshare", "--ipc", "true"}).status != 0)
+    GTEST_SKIP() << "'unshare --ipc' is refused here";
+  for (const auto& [option, value] :
+       {std::pair("--exact-llc", "1MiB"), std::pair("--epoch-instructions", "20000")}) {
+    SCOPED_TRACE(option);
+    const Outcome outcome = Record({option, value}, {"unshare", "--ipc", Program("exact_known")});
+    EXPECT_EQ(outcome.status, 7) << "the program's own status: " << outcome.err;
+    const Trace trace = Read(trace_);
+    EXPECT_TRUE(trace.finished);
+    EXPECT_THAT(LoadsOf(trace, 0x10000), IsEmpty());
+    std::string notes;
+    for (const EpochProfile& epoch : trace.epochs) notes += epoch.sources[0].note;
+    EXPECT_THAT(notes, HasSubstr("runs where the tracer's shared memory is not to be had"));
+  }
+}
+
 TEST_F(Exact, ExecutedProgramsAndScriptsAreFollowed) {
   const std::string script = folder_.File("script");
   WriteFile(script,
