@@ -211,7 +211,7 @@ static struct {
   uint64_t memory_used; /* atomic */
   bool stopped;         /* atomic: nobody reads us any more, or we are not followed */
   bool ended;           /* under `lock`: the last epoch is sent */
-  pthread_t timer;
+  bool has_timer;       /* under `lock`: a thread of ours ends epochs */
 
   /* The stream, under `lock`. */
   int fd;
@@ -613,8 +613,11 @@ static void* end_epochs_by_time(void* unused) {
                                 .tv_nsec = (long)(until % NS_PER_S)};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR) continue;
     pthread_mutex_lock(&tracer.lock);
+    const uint64_t next = (now_ns() - tracer.origin_ns) / tracer.epoch_ns;
+    /* After an execve(2) that failed, a new stream may have begun with the next epoch. */
+    if (!tracer.ended && next > tracer.epoch) end_epoch(next);
     const bool ended = tracer.ended;
-    if (!ended) end_epoch((now_ns() - tracer.origin_ns) / tracer.epoch_ns);
+    if (ended) tracer.has_timer = false;
     pthread_mutex_unlock(&tracer.lock);
     if (ended) break;
   }
@@ -639,6 +642,7 @@ static void* end_epochs_with_others(void* unused) {
     pthread_mutex_lock(&tracer.lock);
     follow_epoch();
     const bool ended = tracer.ended;
+    if (ended) tracer.has_timer = false;
     const uint32_t epoch = (uint32_t)tracer.epoch;
     pthread_mutex_unlock(&tracer.lock);
     if (ended) break;
@@ -647,14 +651,19 @@ static void* end_epochs_with_others(void* unused) {
   return NULL;
 }
 
-/* The program's signals are for the program's threads. */
+/* The program's signals are for the program's threads. A timer that still runs, as after an
+ * execve(2) that failed, ends the epochs of the new stream, too. Under `lock`. */
 static void start_timer(void) {
+  pthread_t timer;
   sigset_t all, before;
+  if (tracer.has_timer) return;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  if (pthread_create(&tracer.timer, NULL,
-                     tracer.epoch_ns ? end_epochs_by_time : end_epochs_with_others, NULL) == 0)
-    pthread_detach(tracer.timer);
+  tracer.has_timer =
+      pthread_create(&timer, NULL, tracer.epoch_ns ? end_epochs_by_time : end_epochs_with_others,
+                     NULL) == 0;
+  if (tracer.has_timer)
+    pthread_detach(timer);
   else
     stop("no thread to end its epochs");
   pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -1345,6 +1354,7 @@ static void after_fork_in_child(void) {
   forget_counts();
   tracer.threads = 1;
   tracer.threads_told = false;
+  tracer.has_timer = false;
   if (tracer.shared) {
     tracer.key = new_key();
     tracer.has_exceptions = true;

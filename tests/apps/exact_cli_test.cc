@@ -377,6 +377,15 @@ TEST_F(Exact, NonTemporalStoresPassTheCacheByAndTakeTheLineOut) {
   EXPECT_EQ(of["fills"].llc_misses, 4096u);
 }
 
+TEST_F(Exact, AProgramWhoseExecFailsIsTracedOn) {
+  const Outcome outcome = Record({"--epoch", "20ms"}, {Program("exact_many"), "fails"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Trace trace = Read(trace_);
+  EXPECT_TRUE(trace.finished);
+  EXPECT_THAT(LoadsOf(trace, 0x10000), ElementsAre(1000 + 20 * 100)) << outcome.err;
+  for (const EpochProfile& epoch : trace.epochs) EXPECT_EQ(epoch.sources[0].note, "");
+}
+
 // A program in another IPC namespace cannot attach the tracer's memory.
 TEST_F(Exact, AProgramWithoutTheTracersMemoryRunsUntracedAndIsNamed) {
   if (RunProgram({"unshare", "--ipc", "true"}).status != 0)

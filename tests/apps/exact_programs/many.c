@@ -14,6 +14,8 @@
  * parent, and stays until somebody writes to the FIFO.
  * many watched FILE: the parent waits for its child, which loads from page 0x10000 until FILE has
  * grown three times.
+ * many fails: loads 1000 times from page 0x10000 and executes a program with an argument that the
+ * kernel refuses as too long; then it loads 100 times every 10 ms, 20 times in all.
  * many sparse: from each of 700 pages, 1 GiB apart from page 0x100000000 on, 1 to 7 loads in turn,
  * and that three times over; then 1000 times one load from the first and one from the second of
  * them.
@@ -174,6 +176,19 @@ static int run_orphan(char* program) {
   return become_loads(program);
 }
 
+static int run_fails(char* program) {
+  static char long_argument[200 << 10]; /* MAX_ARG_STRLEN is 128 KiB */
+  char* arguments[] = {program, long_argument, NULL};
+  memset(long_argument, 'x', sizeof(long_argument) - 1);
+  load(counted, 1000);
+  execv(program, arguments);
+  for (int i = 0; i < 20; ++i) {
+    load(counted, 100);
+    usleep(10000);
+  }
+  return 0;
+}
+
 static int run_execs(char* program) {
   const pid_t child = fork();
   if (child != 0) wait_for(child);
@@ -188,6 +203,7 @@ int main(int argc, char** argv) {
   if (argc == 2 && !strcmp(argv[1], "killed")) return run_killed();
   if (argc == 2 && !strcmp(argv[1], "orphan")) return run_orphan(argv[0]);
   if (argc == 2 && !strcmp(argv[1], "execs")) return run_execs(argv[0]);
+  if (argc == 2 && !strcmp(argv[1], "fails")) return run_fails(argv[0]);
   if (argc == 3 && !strcmp(argv[1], "survivor")) return run_survivor(argv[2]);
   if (argc == 3 && !strcmp(argv[1], "watched")) return run_watched(argv[2]);
   if (argc == 2 && !strcmp(argv[1], "loads")) {
