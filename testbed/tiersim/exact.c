@@ -1017,8 +1017,8 @@ static inline uint8_t* lock_set(uint64_t address) {
   return lock;
 }
 
-/* A line that is not in the filter is accessed. Returns whether a stream has asked for it before,
- * and lets the prefetcher see it. */
+/* A line that is not in the filter is accessed. Returns true if a stream has asked for it since it
+ * was accessed last, and lets the prefetcher see it. */
 static bool follow_streams(struct streams* streams, uint64_t address) {
   const uint64_t page = (address >> PAGE_SHIFT) + 1;
   const uint64_t line = address >> LINE_SHIFT & ((1u << (PAGE_SHIFT - LINE_SHIFT)) - 1);
@@ -1028,6 +1028,7 @@ static bool follow_streams(struct streams* streams, uint64_t address) {
   while (at < TIERSIM_STREAMS && streams->prefetcher.streams[at].page != page) ++at;
   const bool is_new = at == TIERSIM_STREAMS;
   const bool asked = !is_new && (streams->asked[at] >> line & 1);
+  if (asked) streams->asked[at] &= ~(1ull << line);
   uint32_t lines = tiersim_prefetch(&streams->prefetcher, address, LINE_SHIFT,
                                     (uint32_t)tracer.prefetch_lines, &first, &step);
   if (is_new) {

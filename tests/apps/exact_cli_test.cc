@@ -353,6 +353,16 @@ TEST_F(Exact, StallsTellChainsFromScatteredAndPrefetchedLoads) {
   EXPECT_LE(*of["stream"].stall_ns, 100u * 3 * 64);
 }
 
+TEST_F(Exact, ALineThatAStreamAskedForHidesOneMiss) {
+  const Outcome outcome = Record({"--exact-llc", "1KiB", "--exact-prefetch", "64"},
+                                 {Program("exact_memory"), "strays"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const auto sums = SumOfArea(Read(trace_), 0x24000);
+  ASSERT_EQ(sums.size(), 1u);
+  EXPECT_EQ(sums[0].llc_misses, 3u * 64);
+  EXPECT_EQ(sums[0].hidden_misses, 61u) << "three lines are read before it is a stream";
+}
+
 TEST_F(Exact, StallsAndHiddenMissesAreUnknownUnlessModelled) {
   const Outcome outcome = Record({"--exact-llc", "16MiB"}, {Program("exact_memory"), "stream"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;

@@ -14,6 +14,8 @@
  * memory gathers: reads each line of PRIVATE, writes it by non-temporal stores, eight to a line,
  * and reads it again. memory fills: the same with ordinary stores. memory rounds: reads each line
  * of PRIVATE, four times over; then a thread does so once.
+ * memory strays: for a cache of one set of 16 lines. Reads the lines of CHASED ascending, those of
+ * the 8th page after it in an order that is no stream, and those of CHASED in that order.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -137,6 +139,22 @@ static int run_rounds(void) {
   return 0;
 }
 
+/* Lines of one page that the L1 has in place of those of the other. */
+enum { PAGE_LINES = 64, SAME_PLACE = 8 * 4096 };
+
+/* 5 is prime to 64, and no line follows its neighbour. */
+static void read_scattered_lines_of_page(const char* page) {
+  for (int i = 0; i < PAGE_LINES; ++i) read_line(page + i * 5 % PAGE_LINES * LINE);
+}
+
+static int run_strays(void) {
+  map(CHASED, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  for (int i = 0; i < PAGE_LINES; ++i) read_line(CHASED + i * LINE);
+  read_scattered_lines_of_page(CHASED + SAME_PLACE);
+  read_scattered_lines_of_page(CHASED);
+  return 0;
+}
+
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
   const char* const mode = argv[1];
@@ -149,5 +167,6 @@ int main(int argc, char** argv) {
   if (!strcmp(mode, "gathers")) return run_stores(1);
   if (!strcmp(mode, "fills")) return run_stores(0);
   if (!strcmp(mode, "rounds")) return run_rounds();
+  if (!strcmp(mode, "strays")) return run_strays();
   return 2;
 }
