@@ -471,6 +471,18 @@ static void flush_stream(void) {
 
 /* ---- Epochs ---- */
 
+/* Returns what a page's waits have gained since they were sent last. `llc_misses`: what its misses
+ * have gained, read before. The vCPU counts a hidden miss before the miss: one that it is counting
+ * meanwhile is left to the next epoch, together with its miss. */
+static struct waits waits_to_send(const struct leaf* leaf, uint32_t page, uint64_t llc_misses) {
+  const struct waits* const now = &leaf->now_waits[page];
+  const struct waits* const sent = &leaf->sent_waits[page];
+  const uint64_t hidden =
+      __atomic_load_n(&now->hidden_misses, __ATOMIC_RELAXED) - sent->hidden_misses;
+  return (struct waits){
+      .hidden_misses = hidden < llc_misses ? hidden : llc_misses,
+      .stall_ns = __atomic_load_n(&now->stall_ns, __ATOMIC_RELAXED) - sent->stall_ns};
+}
 
 static void add_pages(struct tmprof_truth_epoch_end* end) {
   const size_t entry_bytes =
@@ -486,19 +498,14 @@ static void add_pages(struct tmprof_truth_epoch_end* end) {
         const struct counts now = {
             .loads = __atomic_load_n(&leaf->now[page].loads, __ATOMIC_RELAXED),
             .stores = __atomic_load_n(&leaf->now[page].stores, __ATOMIC_RELAXED),
-            .llc_misses = __atomic_load_n(&leaf->now[page].llc_misses, __ATOMIC_RELAXED)};
+            .llc_misses = __atomic_load_n(&leaf->now[page].llc_misses, __ATOMIC_ACQUIRE)};
         struct counts* const sent = &leaf->sent[page];
-        struct waits waits = {0, 0};
-        if (models_waits()) {
-          waits.hidden_misses =
-              __atomic_load_n(&leaf->now_waits[page].hidden_misses, __ATOMIC_RELAXED);
-          waits.stall_ns = __atomic_load_n(&leaf->now_waits[page].stall_ns, __ATOMIC_RELAXED);
-        }
+        const struct waits waits =
+            models_waits() ? waits_to_send(leaf, page, now.llc_misses - sent->llc_misses)
+                           : (struct waits){0, 0};
         /* A group of loads may end, and its waiting be known, in an epoch after theirs. */
         if (now.loads == sent->loads && now.stores == sent->stores &&
-            now.llc_misses == sent->llc_misses &&
-            (!models_waits() || (waits.hidden_misses == leaf->sent_waits[page].hidden_misses &&
-                                 waits.stall_ns == leaf->sent_waits[page].stall_ns)))
+            now.llc_misses == sent->llc_misses && !waits.hidden_misses && !waits.stall_ns)
           continue;
         if (count == TMPROF_TRUTH_MOST_PAGES) {
           record_at = tracer.buffer_bytes;
@@ -513,9 +520,10 @@ static void add_pages(struct tmprof_truth_epoch_end* end) {
         entry->llc_misses = now.llc_misses - sent->llc_misses;
         *sent = now;
         if (models_waits()) {
-          entry->hidden_misses = waits.hidden_misses - leaf->sent_waits[page].hidden_misses;
-          entry->stall_ns = waits.stall_ns - leaf->sent_waits[page].stall_ns;
-          leaf->sent_waits[page] = waits;
+          entry->hidden_misses = waits.hidden_misses;
+          entry->stall_ns = waits.stall_ns;
+          leaf->sent_waits[page].hidden_misses += waits.hidden_misses;
+          leaf->sent_waits[page].stall_ns += waits.stall_ns;
         }
         end->loads += entry->loads;
         end->stores += entry->stores;
@@ -1077,14 +1085,13 @@ static inline __attribute__((always_inline)) struct counts* fetch_line(struct ar
   const bool hit = tiersim_cache_access(&tracer.llc, address);
   tiersim_unlock_set(lock);
   if (hit) return counts;
-  increment(&counts->llc_misses);
-  if (has_more) {
-    struct waits* const waits = &leaf->now_waits[page_of_leaf(vaddr)];
-    if (asked)
-      increment(&waits->hidden_misses);
-    else if (tracer.stall_ns && !store)
-      wait_for_memory(arena, &waits->stall_ns, vaddr);
+  if (has_more && asked) {
+    increment(&leaf->now_waits[page_of_leaf(vaddr)].hidden_misses);
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* waits_to_send() */
   }
+  increment(&counts->llc_misses);
+  if (has_more && !asked && tracer.stall_ns && !store)
+    wait_for_memory(arena, &leaf->now_waits[page_of_leaf(vaddr)].stall_ns, vaddr);
   return counts;
 }
 

@@ -363,6 +363,29 @@ TEST_F(Exact, ALineThatAStreamAskedForHidesOneMiss) {
   EXPECT_EQ(sums[0].hidden_misses, 61u) << "three lines are read before it is a stream";
 }
 
+// Pages of which each miss is hidden are read while the program counts. A recording has no epochs
+// as short as this.
+TEST_F(Exact, EpochsThatEndAmidHiddenMissesLoseNone) {
+  constexpr std::uint64_t kRounds = 1'000'000;
+  const std::string stream = folder_.File("stream");
+  const Outcome run =
+      RunProgram({"qemu-x86_64", "-plugin",
+                  std::string(TMPROF_BINARY_DIR) + "/tmprof_exact.so,stream=" + stream +
+                      ",epoch_ns=1000000,llc_bytes=1024,prefetch_lines=64",
+                  Program("exact_memory"), "hides"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const Outcome convert = Tmprof({"convert", "--to", "trace", stream, "-o", trace_});
+  ASSERT_EQ(convert.status, 0) << convert.err;
+  EXPECT_THAT(convert.err, IsEmpty());
+  const Trace trace = Read(trace_);
+  EXPECT_GT(trace.epochs.size(), 100u);
+  const auto sums = SumOfArea(trace, 0x24000);
+  ASSERT_EQ(sums.size(), 1u);
+  EXPECT_EQ(sums[0].loads, 16 * kRounds);
+  EXPECT_EQ(sums[0].hidden_misses, 10 * kRounds);
+  EXPECT_EQ(sums[0].llc_misses, 10 * kRounds + 6) << "the first three lines of each page";
+}
+
 TEST_F(Exact, StallsAndHiddenMissesAreUnknownUnlessModelled) {
   const Outcome outcome = Record({"--exact-llc", "16MiB"}, {Program("exact_memory"), "stream"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;

@@ -16,6 +16,10 @@
  * of PRIVATE, four times over; then a thread does so once.
  * memory strays: for a cache of one set of 16 lines. Reads the lines of CHASED ascending, those of
  * the 8th page after it in an order that is no stream, and those of CHASED in that order.
+ * memory hides: for the same cache. The lines of two pages, CHASED and the 8th after it, take each
+ * other's places in the L1. In each of 1 000 000 rounds, the first 3 lines of both are read, which
+ * stay in the cache, and then 10 more of one page. Each of these misses, and a stream has asked for
+ * it.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -142,6 +146,16 @@ static int run_rounds(void) {
 /* Lines of one page that the L1 has in place of those of the other. */
 enum { PAGE_LINES = 64, SAME_PLACE = 8 * 4096 };
 
+static int run_hides(void) {
+  map(CHASED, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  for (int round = 0; round < 1000000; ++round) {
+    for (int i = 0; i < 3; ++i) read_line(CHASED + i * LINE);
+    for (int i = 0; i < 3; ++i) read_line(CHASED + SAME_PLACE + i * LINE);
+    for (int i = 3; i < 13; ++i) read_line(CHASED + round % 2 * SAME_PLACE + i * LINE);
+  }
+  return 0;
+}
+
 /* 5 is prime to 64, and no line follows its neighbour. */
 static void read_scattered_lines_of_page(const char* page) {
   for (int i = 0; i < PAGE_LINES; ++i) read_line(page + i * 5 % PAGE_LINES * LINE);
@@ -167,6 +181,7 @@ int main(int argc, char** argv) {
   if (!strcmp(mode, "gathers")) return run_stores(1);
   if (!strcmp(mode, "fills")) return run_stores(0);
   if (!strcmp(mode, "rounds")) return run_rounds();
+  if (!strcmp(mode, "hides")) return run_hides();
   if (!strcmp(mode, "strays")) return run_strays();
   return 2;
 }
