@@ -126,6 +126,7 @@ struct core {
   struct tiersim_misses misses;
   uint64_t combining[COMBINING_LINES]; /* line + 1; 0 empty */
   uint32_t next_combining;
+  bool combines; /* `combining` has or had a line */
 };
 
 struct leaf_place {
@@ -1060,8 +1061,14 @@ static __attribute__((noinline)) void wait_for_memory(struct arena* arena, uint6
   arena_of_thread = arena;
 }
 
-/* Of the page of a line that is not in the filter. NULL as with leaf_of(). `has_more`: more than an
- * LLC is modelled. */
+/* A line is brought in: what was gathered for it has gone to memory. */
+static void end_combining(struct core* core, uint64_t tag) {
+  for (uint32_t i = 0; i < COMBINING_LINES; ++i)
+    if (core->combining[i] == tag) core->combining[i] = 0;
+}
+
+/* Returns the counters of the page of a line that is not in the filter; NULL if there is no room
+ * (leaf_of()). `has_more`: more than an LLC is modelled. */
 static inline __attribute__((always_inline)) struct counts* fetch_line(struct arena* arena,
                                                                        uint64_t vaddr,
                                                                        struct filter_entry* entry,
@@ -1074,10 +1081,11 @@ static inline __attribute__((always_inline)) struct counts* fetch_line(struct ar
   bool inherited;
   const uint64_t address = physical_address(vaddr, store, &inherited);
   *entry = (struct filter_entry){inherited ? tag | INHERITED : tag, counts};
+  struct core* const core = arena->core;
+  if (__builtin_expect(core->combines, 0)) end_combining(core, tag);
 
   bool asked = false;
   if (has_more) {
-    struct core* const core = arena->core;
     asked = tracer.prefetch_lines && follow_streams(&core->streams, address);
     if (tracer.l2_bytes && tiersim_cache_access(&core->l2, address)) return counts;
   }
@@ -1150,6 +1158,7 @@ static void on_nontemporal_store(unsigned int vcpu, qemu_plugin_meminfo_t info, 
   for (uint32_t i = 0; i < COMBINING_LINES; ++i)
     if (core->combining[i] == tag) return;
   core->combining[core->next_combining++ % COMBINING_LINES] = tag;
+  core->combines = true;
   increment(&counts->llc_misses);
 
   struct filter_entry* const entry = &arena->filter[(tag - 1) & (FILTER_ENTRIES - 1)];

@@ -410,6 +410,16 @@ TEST_F(Exact, NonTemporalStoresPassTheCacheByAndTakeTheLineOut) {
   EXPECT_EQ(of["fills"].llc_misses, 4096u);
 }
 
+TEST_F(Exact, ALoadEndsTheGatheringOfNonTemporalStores) {
+  const Outcome outcome = Record({"--exact-llc", "16MiB"}, {Program("exact_memory"), "renews"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const auto sums = SumOfArea(Read(trace_), 0x20000);
+  ASSERT_EQ(sums.size(), 1u);
+  EXPECT_EQ(sums[0].loads, 3u * 4096);
+  EXPECT_EQ(sums[0].stores, 3u * 4096);
+  EXPECT_EQ(sums[0].llc_misses, 3u * 2 * 4096) << "each store and each load";
+}
+
 TEST_F(Exact, AProgramWhoseExecFailsIsTracedOn) {
   const Outcome outcome = Record({"--epoch", "20ms"}, {Program("exact_many"), "fails"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;

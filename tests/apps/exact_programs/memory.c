@@ -20,6 +20,8 @@
  * other's places in the L1. In each of 1 000 000 rounds, the first 3 lines of both are read, which
  * stay in the cache, and then 10 more of one page. Each of these misses, and a stream has asked for
  * it.
+ * memory renews: writes each line of PRIVATE by a non-temporal store and reads it, three times over
+ * before the next line.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -143,6 +145,17 @@ static int run_rounds(void) {
   return 0;
 }
 
+static int run_renews(void) {
+  map(PRIVATE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  for (int i = 0; i < LINES; ++i) {
+    for (int round = 0; round < 3; ++round) {
+      __asm__ volatile("movnti %0, (%0)" : : "r"(PRIVATE + i * LINE) : "memory");
+      read_line(PRIVATE + i * LINE);
+    }
+  }
+  return 0;
+}
+
 /* Lines of one page that the L1 has in place of those of the other. */
 enum { PAGE_LINES = 64, SAME_PLACE = 8 * 4096 };
 
@@ -181,6 +194,7 @@ int main(int argc, char** argv) {
   if (!strcmp(mode, "gathers")) return run_stores(1);
   if (!strcmp(mode, "fills")) return run_stores(0);
   if (!strcmp(mode, "rounds")) return run_rounds();
+  if (!strcmp(mode, "renews")) return run_renews();
   if (!strcmp(mode, "hides")) return run_hides();
   if (!strcmp(mode, "strays")) return run_strays();
   return 2;
