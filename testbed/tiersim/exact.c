@@ -1022,7 +1022,7 @@ static inline uint8_t* lock_set(uint64_t address) {
   uint8_t* const lock =
       &tracer.shared
            ->set_locks[tiersim_cache_set(&tracer.llc, address) & (TMPROF_EXACT_SET_LOCKS - 1)];
-  tiersim_lock_set(lock);
+  tiersim_lock_set(lock, TIERSIM_SET_LOCK_PATIENCE_NS);
   return lock;
 }
 

@@ -2,9 +2,9 @@
 /*
  * A lock in memory that several processes share, each of which may be killed or stopped while it
  * holds it. It guards what any order of changes leaves usable, as a set of a cache's tags, and is
- * held for less than a microsecond. Whoever has waited for TIERSIM_SET_LOCK_PATIENCE_NS takes it.
- * If its holder runs after all, two change the set at a time: a tag may get lost or stand there
- * twice, which costs or saves one miss.
+ * held for less than a microsecond. Whoever has waited for longer than its patience takes it. If
+ * its holder runs after all, several change the set at a time: tags may get lost or stand there
+ * twice, each of which costs or saves one miss.
  */
 #ifndef TMPROF_TESTBED_TIERSIM_SET_LOCK_H
 #define TMPROF_TESTBED_TIERSIM_SET_LOCK_H
@@ -13,9 +13,11 @@
 #include <stdint.h>
 #include <time.h>
 
+/* A patience that no running holder uses up unless the machine is overloaded. */
 #define TIERSIM_SET_LOCK_PATIENCE_NS 100000000ll
 
-static __attribute__((noinline, unused)) void tiersim_wait_for_set(uint8_t* lock) {
+static __attribute__((noinline, unused)) void tiersim_wait_for_set(uint8_t* lock,
+                                                                   int64_t patience_ns) {
   struct timespec start, now;
   clock_gettime(CLOCK_MONOTONIC, &start);
   do {
@@ -26,13 +28,13 @@ static __attribute__((noinline, unused)) void tiersim_wait_for_set(uint8_t* lock
     sched_yield();
     clock_gettime(CLOCK_MONOTONIC, &now);
   } while ((now.tv_sec - start.tv_sec) * 1000000000ll + (now.tv_nsec - start.tv_nsec) <
-           TIERSIM_SET_LOCK_PATIENCE_NS);
+           patience_ns);
 }
 
-/* 0 is unlocked. */
-static inline void tiersim_lock_set(uint8_t* lock) {
+/* Locks it; 0 is unlocked. Takes it from its holder after `patience_ns`; INT64_MAX: never. */
+static inline void tiersim_lock_set(uint8_t* lock, int64_t patience_ns) {
   if (__builtin_expect(__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE), 0))
-    tiersim_wait_for_set(lock);
+    tiersim_wait_for_set(lock, patience_ns);
 }
 
 static inline void tiersim_unlock_set(uint8_t* lock) {

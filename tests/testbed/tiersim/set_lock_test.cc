@@ -21,7 +21,7 @@ TEST(SetLock, LetsOneInAtATime) {
   for (int thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&] {
       for (int i = 0; i < 10000; ++i) {
-        tiersim_lock_set(&lock);
+        tiersim_lock_set(&lock, INT64_MAX);
         ++counted;
         tiersim_unlock_set(&lock);
       }
@@ -37,14 +37,14 @@ TEST(SetLock, IsTakenFromAProcessThatDiedWithIt) {
   auto* const lock = static_cast<std::uint8_t*>(memory);
   const pid_t child = fork();
   if (child == 0) {
-    tiersim_lock_set(lock);
+    tiersim_lock_set(lock, INT64_MAX);
     _exit(0);
   }
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
   const auto start = std::chrono::steady_clock::now();
-  tiersim_lock_set(lock);
-  EXPECT_GE(std::chrono::steady_clock::now() - start,
-            std::chrono::nanoseconds(TIERSIM_SET_LOCK_PATIENCE_NS))
+  constexpr std::chrono::milliseconds kPatience(1);
+  tiersim_lock_set(lock, std::chrono::nanoseconds(kPatience).count());
+  EXPECT_GE(std::chrono::steady_clock::now() - start, kPatience)
       << "a holder that is only slow is waited for";
   EXPECT_EQ(*lock, 1);
   tiersim_unlock_set(lock);
