@@ -22,10 +22,13 @@
  * it.
  * memory renews: writes each line of PRIVATE by a non-temporal store and reads it, three times over
  * before the next line.
+ * memory kills: 200 children read lines of PRIVATE until their parent, at no fixed moment, kills
+ * them; it reads each line once for each of them.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -182,6 +185,29 @@ static int run_strays(void) {
   return 0;
 }
 
+static int run_kills(void) {
+  map(PRIVATE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  for (int i = 0; i < 200; ++i) {
+    int ends[2];
+    char byte = 0;
+    if (pipe(ends) != 0) return 2;
+    const pid_t child = fork();
+    if (child == 0) {
+      read_lines(PRIVATE);
+      if (write(ends[1], &byte, 1) != 1) _exit(2);
+      while (1) read_lines(PRIVATE);
+    }
+    if (read(ends[0], &byte, 1) != 1) return 2;
+    usleep((unsigned)i * 7919 % 997);
+    int status;
+    if (kill(child, SIGKILL) != 0 || waitpid(child, &status, 0) != child) return 2;
+    close(ends[0]);
+    close(ends[1]);
+    read_lines(PRIVATE);
+  }
+  return 0;
+}
+
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
   const char* const mode = argv[1];
@@ -197,5 +223,6 @@ int main(int argc, char** argv) {
   if (!strcmp(mode, "renews")) return run_renews();
   if (!strcmp(mode, "hides")) return run_hides();
   if (!strcmp(mode, "strays")) return run_strays();
+  if (!strcmp(mode, "kills")) return run_kills();
   return 2;
 }
