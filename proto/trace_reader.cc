@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "proto/epoch_codec.h"
@@ -50,27 +52,40 @@ Verdict TraceReader::State::ReadEpoch(const Frame& frame, EpochProfile& epoch) {
 
 namespace {
 
-std::optional<FilteredChildren> DecodeFiltered(const wire::Outcome& message) {
-  if (!message.has_filtered_processes()) return std::nullopt;
-  return FilteredChildren{.processes = message.filtered_processes(),
-                          .resident = PageCount(message.filtered_pages()),
-                          .cpu_share = message.filtered_cpu_share()};
+Verdict DecodeFiltered(const wire::Outcome& message, std::optional<FilteredChildren>& filtered) {
+  const bool has_pages = message.has_filtered_pages();
+  const bool has_share = message.has_filtered_cpu_share();
+  if (message.has_filtered_processes() != has_pages || has_pages != has_share) {
+    return std::unexpected(
+        std::string("a part of what the process filter left out is missing from the outcome"));
+  }
+  if (!has_pages) return {};
+  const double share = message.filtered_cpu_share();
+  if (!std::isfinite(share) || share < 0) {
+    return std::unexpected(
+        fmt::format("the process filter left out children with {} of a CPU", share));
+  }
+  filtered = {.processes = message.filtered_processes(),
+              .resident = PageCount(message.filtered_pages()),
+              .cpu_share = share};
+  return {};
 }
 
-RecordingOutcome DecodeOutcome(const wire::Outcome& message) {
+Verdict DecodeOutcome(const wire::Outcome& message, std::optional<RecordingOutcome>& outcome) {
   const auto pages = [](bool is_there, std::uint64_t number) {
     return is_there ? std::optional(PageCount(number)) : std::nullopt;
   };
-  return {.saw_enough = message.saw_enough(),
-          .text = message.text(),
-          .looked_at = pages(message.has_looked_at_pages(), message.looked_at_pages()),
-          .accessed = pages(message.has_accessed_pages(), message.accessed_pages()),
-          .resident = pages(message.has_resident_pages(), message.resident_pages()),
-          .unobservable = {.refused = pages(message.has_refused_pages(), message.refused_pages()),
-                           .device = pages(message.has_device_pages(), message.device_pages()),
-                           .locked = pages(message.has_locked_pages(), message.locked_pages()),
-                           .hugetlb = pages(message.has_hugetlb_pages(), message.hugetlb_pages())},
-          .filtered = DecodeFiltered(message)};
+  outcome = {
+      .saw_enough = message.saw_enough(),
+      .text = message.text(),
+      .looked_at = pages(message.has_looked_at_pages(), message.looked_at_pages()),
+      .accessed = pages(message.has_accessed_pages(), message.accessed_pages()),
+      .resident = pages(message.has_resident_pages(), message.resident_pages()),
+      .unobservable = {.refused = pages(message.has_refused_pages(), message.refused_pages()),
+                       .device = pages(message.has_device_pages(), message.device_pages()),
+                       .locked = pages(message.has_locked_pages(), message.locked_pages()),
+                       .hugetlb = pages(message.has_hugetlb_pages(), message.hugetlb_pages())}};
+  return DecodeFiltered(message, outcome->filtered);
 }
 
 }  // namespace
@@ -84,7 +99,7 @@ Verdict TraceReader::State::ReadEnd(const Frame& frame) {
                     "here",
                     end.epochs(), end.records(), epochs, records));
   }
-  if (end.has_outcome()) outcome = DecodeOutcome(end.outcome());
+  if (end.has_outcome()) return DecodeOutcome(end.outcome(), outcome);
   return {};
 }
 

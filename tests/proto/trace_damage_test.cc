@@ -3,7 +3,9 @@
 
 #include <sys/resource.h>
 
+#include <bit>
 #include <fstream>
+#include <limits>
 
 #include "proto/frame.h"
 #include "tests/folders.h"
@@ -184,6 +186,30 @@ TEST_F(TraceDamage, ErrorStaysTheSame) {
   ASSERT_FALSE(second);
   EXPECT_EQ(first.error().Message(), second.error().Message());
   EXPECT_EQ(first.error().ExitStatus(), 2);
+}
+
+TEST_F(TraceDamage, OutcomeThatTellsAPartOfAFilterOrNoShareIsRefused) {
+  const auto error_of = [&](const std::string& filtered) {
+    return ReadBytes(EmptyTrace() + FrameOf(3, Bytes(3, filtered))).error;
+  };
+  const auto share = [](double of_a_cpu) {
+    std::string bytes = Varint(12 << 3 | 1);  // of 64 bits
+    for (int i = 0; i < 64; i += 8)
+      bytes.push_back(static_cast<char>(std::bit_cast<std::uint64_t>(of_a_cpu) >> i));
+    return bytes;
+  };
+  const std::string processes = Number(10, 3);
+  const std::string pages = Number(11, 5);
+  EXPECT_EQ(error_of(""), "");
+  EXPECT_EQ(error_of(processes + pages + share(0)), "");
+  for (const std::string& part : {processes, pages, share(0.5), processes + pages,
+                                  processes + share(0.5), pages + share(0.5)}) {
+    EXPECT_THAT(error_of(part), HasSubstr("a part of what the process filter left out is missing"));
+  }
+  for (const double wrong :
+       {-0.5, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_THAT(error_of(processes + pages + share(wrong)), HasSubstr("of a CPU"));
+  }
 }
 
 TEST_F(TraceDamage, FrameKindOfALaterVersionIsSkipped) {
