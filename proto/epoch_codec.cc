@@ -473,10 +473,19 @@ Verdict DecodePages(const wire::PageColumns& message, std::size_t message_bytes,
       decode("llc_misses", true, message.llc_misses(), accesses.llc_misses.emplace());
     if (message.has_dtlb_misses())
       decode("dtlb_misses", true, message.dtlb_misses(), accesses.dtlb_misses.emplace());
+    if (message.has_hidden_misses() && !message.has_llc_misses())
+      return Wrong("hidden misses without the misses that they are of");
     if (message.has_hidden_misses())
       decode("hidden_misses", true, message.hidden_misses(), accesses.hidden_misses.emplace());
     if (message.has_stall_ns())
       decode("stall_ns", true, message.stall_ns(), accesses.stall_ns.emplace());
+    for (std::size_t i = 0; verdict && accesses.hidden_misses && i < *records; ++i) {
+      const std::uint64_t hidden = (*accesses.hidden_misses)[i];
+      const std::uint64_t misses = (*accesses.llc_misses)[i];
+      if (hidden > misses)
+        verdict =
+            Wrong(fmt::format("record {} has {} hidden misses in {} misses", i, hidden, misses));
+    }
   } else if (message.has_llc_misses() || message.has_dtlb_misses() || message.has_hidden_misses() ||
              message.has_stall_ns()) {
     return Wrong("misses without the accesses that missed");

@@ -212,6 +212,25 @@ TEST_F(TraceDamage, OutcomeThatTellsAPartOfAFilterOrNoShareIsRefused) {
   }
 }
 
+TEST_F(TraceDamage, HiddenMissesAreRefusedUnlessTheyAreOfMisses) {
+  const auto constant = [](int column, std::uint64_t value) {
+    return Bytes(column, Number(1, 1) + Number(2, value));
+  };
+  std::string columns;  // of one page, with loads and stores
+  for (int column = 3; column <= 13; ++column) columns += constant(column, 1);
+  const auto error_of = [&](const std::string& more) {
+    return ReadBytes(EmptyTrace() +
+                     FrameOf(2, Bytes(6, Number(1, 0)) +
+                                    Bytes(7, Packed(1, {0}) + Packed(2, {1}) + columns + more)))
+        .error;
+  };
+  EXPECT_EQ(error_of(constant(14, 2) + constant(26, 2)), "");
+  EXPECT_THAT(error_of(constant(26, 0)),
+              HasSubstr("hidden misses without the misses that they are of"));
+  EXPECT_THAT(error_of(constant(14, 2) + constant(26, 3)),
+              HasSubstr("record 0 has 3 hidden misses in 2 misses"));
+}
+
 TEST_F(TraceDamage, FrameKindOfALaterVersionIsSkipped) {
   std::string bytes = EmptyTrace() + FrameOf(77, "an index, say");
   bytes += FrameOf(3, Number(1, 0));

@@ -137,6 +137,7 @@ TEST_F(TraceRoundTrip, ExactAccessesComeBackBesideSamplesOrAlone) {
   Append(epochs[1].pages, llc_alone);
   Append(epochs[2].pages, none);
   PageRecord waited = both;
+  waited.accesses->llc_misses = 3;
   waited.accesses->hidden_misses = 3;
   waited.accesses->stall_ns = most;
   Append(epochs[3].pages, waited);
