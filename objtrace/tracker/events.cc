@@ -147,8 +147,13 @@ AllocationLog* MakeLog() {
 
 bool GetMemory(void* array, std::size_t element_bytes, std::uint32_t most,
                std::atomic<std::uint32_t>& room, std::uint32_t index) {
+  // Asking takes system calls, and each event of a log without room comes here.
+  constexpr std::uint64_t kPauseNs = 100'000'000;
+  const std::uint64_t now = RecentNs();
+  if (now < state->no_room_until_ns.load(std::memory_order_relaxed)) return false;
   const int error = errno;
   const bool has_memory = HasRoom() && Grow(array, element_bytes, most, room, index);
+  if (!has_memory) state->no_room_until_ns.store(now + kPauseNs, std::memory_order_relaxed);
   errno = error;
   return has_memory;
 }

@@ -18,12 +18,12 @@ std::uint64_t NowNs();
 AllocationLog* Log();
 
 // Gives memory to element `index` of an array of the log, and to some more behind it; `room` tells
-// how many have memory. False: there is none, or it is left to others (HasRoomForLog()). Keeps
-// errno. For HasMemory().
+// how many have memory. False: there is none, or it is left to others (HasRoomForLog()), or that
+// was so less than 100 ms ago. Keeps errno. For HasMemory(). Precondition: there is a state.
 bool GetMemory(void* array, std::size_t element_bytes, std::uint32_t most,
                std::atomic<std::uint32_t>& room, std::uint32_t index);
 
-// To be asked before an element is accessed. False: it has no memory.
+// The caller asks before it accesses an element. False: the element has no memory.
 template <typename Element, std::uint32_t kMost>
 bool HasMemory(Element (&array)[kMost], std::atomic<std::uint32_t>& room, std::uint32_t index) {
   return __builtin_expect(index < room.load(std::memory_order_acquire), 1) ||

@@ -49,7 +49,7 @@ enum class LogEventKind : std::uint32_t {
 };
 
 struct LogEvent {
-  // Of the n-th event: LapOf(n) where it may be written, one more where it may be read.
+  // The n-th event has LapOf(n) where it may be written, and one more where it may be read.
   std::atomic<std::uint64_t> turn;
   std::uint64_t address;
   std::uint64_t bytes;
@@ -106,7 +106,7 @@ struct AllocationLog {
   std::atomic<std::uint64_t> lost;     // events
   std::atomic<std::uint32_t> sites;    // from 1: ID 0 is an unknown stack
   std::atomic<std::uint32_t> modules;
-  // Of the tracker.
+  // Only the tracker uses these.
   std::atomic<std::uint32_t> modules_lock;
   std::atomic<std::uint32_t> modules_room;  // so many elements have memory
   std::atomic<std::uint32_t> sites_room;

@@ -55,6 +55,7 @@ struct State {
   enum : std::uint32_t { kClosed, kOpening, kOpen, kRefused };
   std::atomic<std::uint32_t> phase;
   AllocationLog* log;
+  std::atomic<std::uint64_t> no_room_until_ns;  // until then the log does not ask for more memory
   std::atomic<std::uint32_t> site_buckets[2 * kLogSites];  // IDs by hash; open addressing
   KnownStack known[kKnownSets][kKnownWays];
   std::atomic<std::uint8_t> filter[1 << kFilterShift];  // tracked addresses of a page; 255 stays

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -283,6 +284,25 @@ TEST_F(TrackerTest, WhatDoesNotFitIsCounted) {
   Take(logs);
   EXPECT_EQ(told_.size(), objtrace::kLogEvents);
   EXPECT_GE(lost_, 400'000 - objtrace::kLogEvents);
+}
+
+TEST_F(TrackerTest, ALogWithoutRoomAsksForItTenTimesASecondAndGoesOnOnceItHasSome) {
+  AllocationLogs logs = Logs();
+  const Outcome ran = RunProgram({std::string(TMPROF_BINARY_DIR) + "/tests/objects_roomless"}, [&] {
+    ::setenv("LD_PRELOAD", kLibrary.c_str(), 1);
+    ::setenv(objtrace::kTrackVariable, logs.request().c_str(), 1);
+  });
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  unsigned asked = 0;
+  unsigned ms = 0;
+  ASSERT_EQ(std::sscanf(ran.out.c_str(), "%u %u", &asked, &ms), 2) << ran.out;
+  EXPECT_GE(asked, 1U);
+  EXPECT_LE(asked, 2 + ms / 100);
+  Take(logs);
+  EXPECT_EQ(Allocated(100'001).size(), 10U);
+  EXPECT_LT(Allocated(100'002).size(), 1000U) << "what had memory from the start";
+  EXPECT_GT(lost_, 2 * 19'000U);
+  EXPECT_EQ(Allocated(100'003).size(), 100U);
 }
 
 // A file system in memory that only this process and its children see.
