@@ -679,7 +679,13 @@ TEST_F(Exact, OtherSourcesAndRunningProgramsAreRefused) {
   const Outcome alone = Tmprof({"record", "--exact-llc", "1MiB", "--", "true"});
   EXPECT_EQ(alone.status, 2);
   EXPECT_THAT(alone.err, HasSubstr("it is for --source exact"));
-  EXPECT_EQ(Record({"--exact-llc", "3MiB"}, {"true"}).status, 2);
+  for (const auto& [size, reason] :
+       {std::pair("3MiB", "its size is no power of two"), std::pair("512B", "it is too small"),
+        std::pair("1TiB", "it is too large")}) {
+    const Outcome odd = Record({"--exact-llc", size}, {"true"});
+    EXPECT_EQ(odd.status, 2) << size;
+    EXPECT_THAT(odd.err, HasSubstr(reason)) << size;
+  }
   for (const auto& [option, value] :
        {std::pair("--exact-l2", "1MiB"), std::pair("--exact-prefetch", "16"),
         std::pair("--exact-stalls", "100ns")}) {
@@ -689,9 +695,11 @@ TEST_F(Exact, OtherSourcesAndRunningProgramsAreRefused) {
     EXPECT_EQ(Tmprof({"record", option, value, "--", "true"}).status, 2) << option;
   }
   for (const auto& [option, value] :
-       {std::pair("--exact-l2", "3MiB"), std::pair("--exact-prefetch", "65"),
-        std::pair("--exact-stalls", "2s")})
+       {std::pair("--exact-l2", "3MiB"), std::pair("--exact-l2", "128MiB"),
+        std::pair("--exact-prefetch", "65"), std::pair("--exact-stalls", "2s")})
     EXPECT_EQ(Record({"--exact-llc", "1MiB", option, value}, {"true"}).status, 2) << option;
+  EXPECT_THAT(Record({"--exact-llc", "1MiB", "--exact-stalls", "0ns"}, {"true"}).err,
+              HasSubstr("memory without a latency stalls nobody"));
 }
 
 TEST_F(Exact, ProgramsThatCannotBeExecutedHaveAShellsStatusAndLeaveNoTrace) {

@@ -34,8 +34,12 @@ constexpr const char* kInstallQemu =
 
 constexpr unsigned kWays = 16;
 constexpr std::uint64_t kLineBytes = 64;
-// As many lines as a page has: the modelled prefetcher stays within it.
+// A page has so many lines, and the modelled prefetcher stays within a page.
 constexpr std::uint64_t kMostPrefetchLines = 64;
+constexpr std::uint64_t kLeastCacheBytes = kWays * kLineBytes;
+constexpr std::uint64_t kMostLlcBytes = std::uint64_t{1} << 39;
+// Each thread of the program has one, and an eighth of its size in tags.
+constexpr std::uint64_t kMostL2Bytes = std::uint64_t{64} << 20;
 
 // What execvp(3) would find. The error has errno's reason.
 Result<std::filesystem::path> OnPath(const std::string& name) {
@@ -115,6 +119,19 @@ Status TryTools(const ExactTools& tools) {
                     .advice = kInstallQemu});
 }
 
+Status CheckCache(const char* what, std::optional<std::uint64_t> bytes, std::uint64_t most_bytes) {
+  const auto refuse = [&](const char* reason) {
+    return Fail(BadInput(what, FormatBytes(*bytes), reason,
+                         fmt::format("use a power of two from {} to {}",
+                                     FormatBytes(kLeastCacheBytes), FormatBytes(most_bytes))));
+  };
+  if (!bytes) return {};
+  if (!std::has_single_bit(*bytes)) return refuse("its size is no power of two");
+  if (*bytes < kLeastCacheBytes) return refuse("it is too small for 16 ways of 64-byte lines");
+  if (*bytes > most_bytes) return refuse("it is too large");
+  return {};
+}
+
 }  // namespace
 
 Result<ExactTools> FindExactTools() {
@@ -150,23 +167,21 @@ Probe ProbeExact() {
 }
 
 Status CheckOptions(const ExactOptions& options) {
-  for (const auto& [what, bytes] :
-       {std::pair("model an LLC", options.llc_bytes), std::pair("model an L2", options.l2_bytes)}) {
-    if (!bytes || (*bytes >= kWays * kLineBytes && std::has_single_bit(*bytes) &&
-                   *bytes < std::uint64_t{1} << 40))
-      continue;
-    return Fail(BadInput(what, FormatBytes(*bytes), "its size is no power of two",
-                         fmt::format("it has {} ways of {}-byte lines", kWays, kLineBytes)));
-  }
+  if (Status status = CheckCache("model an LLC", options.llc_bytes, kMostLlcBytes); !status)
+    return status;
+  if (Status status = CheckCache("model an L2", options.l2_bytes, kMostL2Bytes); !status)
+    return status;
   if (options.prefetch_lines &&
       (*options.prefetch_lines < 1 || *options.prefetch_lines > kMostPrefetchLines)) {
     return Fail(
         BadInput("model a prefetcher", fmt::format("{} lines ahead", *options.prefetch_lines),
                  "it stays within a page", fmt::format("use 1 to {} lines", kMostPrefetchLines)));
   }
-  if (options.stall && (options.stall->count() < 1 || *options.stall > std::chrono::seconds(1))) {
+  constexpr std::chrono::seconds kLongestStall(1);
+  if (options.stall && (options.stall->count() < 1 || *options.stall > kLongestStall)) {
     return Fail(BadInput("model stalls", FormatDuration(*options.stall),
-                         "no load waits so long for memory",
+                         *options.stall > kLongestStall ? "no load waits so long for memory"
+                                                        : "memory without a latency stalls nobody",
                          "use the latency of memory, as 100ns"));
   }
   return {};
