@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -166,6 +167,10 @@ Status TruthDecoder::ReadPages(std::span<const char> record) {
     return Refuse(fmt::format("{} page entries of {} bytes in a record of {}", pages.count,
                               pages.entry_bytes, record.size()));
   }
+  const auto has = [&](std::size_t end_of_field) { return pages.entry_bytes >= end_of_field; };
+  const bool tells_hidden =
+      !origin_->prefetcher_model.empty() && has(offsetof(tmprof_truth_page, stall_ns));
+  const bool tells_stalls = !origin_->stall_model.empty() && has(sizeof(tmprof_truth_page));
   open_.pages.reserve(open_.pages.size() + pages.count);
   for (std::uint32_t i = 0; i < pages.count; ++i) {
     tmprof_truth_page page{};
@@ -184,12 +189,12 @@ Status TruthDecoder::ReadPages(std::span<const char> record) {
     read.counts = {.loads = page.loads, .stores = page.stores};
     if (!origin_->llc_model.empty()) read.counts.llc_misses = page.llc_misses;
     if (!origin_->dtlb_model.empty()) read.counts.dtlb_misses = page.dtlb_misses;
-    if (page.hidden_misses > page.llc_misses && !origin_->prefetcher_model.empty()) {
+    if (page.hidden_misses > page.llc_misses && tells_hidden) {
       return Refuse(fmt::format("a page of {} misses of which {} were hidden", page.llc_misses,
                                 page.hidden_misses));
     }
-    if (!origin_->prefetcher_model.empty()) read.counts.hidden_misses = page.hidden_misses;
-    if (!origin_->stall_model.empty()) read.counts.stall_ns = page.stall_ns;
+    if (tells_hidden) read.counts.hidden_misses = page.hidden_misses;
+    if (tells_stalls) read.counts.stall_ns = page.stall_ns;
     if (page.flags & TMPROF_TRUTH_PAGE_KNOWS_NODE) read.node = NodeId(page.node);
     with_pages_.insert(page.target);
     open_sum_.loads += page.loads;

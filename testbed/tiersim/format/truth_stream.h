@@ -62,7 +62,7 @@ struct tmprof_truth_header {
    */
   char llc_model[64];
   char dtlb_model[64];
-  /* Further models, told alike. Streams of before end here: TMPROF_TRUTH_LEAST_HEADER_BYTES. */
+  /* Further models. Older streams end here: TMPROF_TRUTH_LEAST_HEADER_BYTES. */
   char l2_model[64];         /* a private cache before the LLC */
   char prefetcher_model[64]; /* empty: hidden_misses are unknown */
   char stall_model[64];      /* empty: stall_ns are unknown */
@@ -130,7 +130,8 @@ struct tmprof_truth_page {
   uint64_t stores;
   uint64_t llc_misses;
   uint64_t dtlb_misses;
-  /* Only in entries of more than TMPROF_TRUTH_LEAST_PAGE_BYTES; else both are 0. */
+  /* Only in entries of more than TMPROF_TRUTH_LEAST_PAGE_BYTES. A shorter entry leaves both
+   * unknown, as the header's empty model does. */
   uint64_t hidden_misses; /* of llc_misses: a prefetcher had asked for the line before */
   uint64_t stall_ns;      /* time that the program waited for memory */
 };

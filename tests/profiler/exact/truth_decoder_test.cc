@@ -178,9 +178,13 @@ TEST(TruthDecoder, TellsHiddenMissesAndStallsWhereTheyWereModelled) {
   }
 }
 
-TEST(TruthDecoder, ReadsStreamsFromBeforeThereWereFurtherModels) {
+class ShortPageEntries : public ::testing::TestWithParam<bool> {};
+
+// The parameter: the header is short, too, as it was before there were further models.
+TEST_P(ShortPageEntries, LeaveHiddenMissesAndStallsUnknown) {
+  const bool short_header = GetParam();
   std::string bytes = StreamBytes().Header("a cache", 1, "so").bytes;
-  bytes.resize(TMPROF_TRUTH_LEAST_HEADER_BYTES);
+  if (short_header) bytes.resize(TMPROF_TRUTH_LEAST_HEADER_BYTES);
   const auto header_bytes = static_cast<std::uint32_t>(bytes.size());
   std::memcpy(bytes.data() + offsetof(tmprof_truth_header, header_bytes), &header_bytes,
               sizeof header_bytes);
@@ -199,13 +203,15 @@ TEST(TruthDecoder, ReadsStreamsFromBeforeThereWereFurtherModels) {
   const Status fed = decoder.Feed(bytes);
   ASSERT_TRUE(fed) << fed.error().Message();
   EXPECT_EQ(decoder.origin()->llc_model, "a cache");
-  EXPECT_EQ(decoder.origin()->stall_model, "");
+  EXPECT_EQ(decoder.origin()->stall_model, short_header ? "" : "so");
   const auto epochs = All(decoder);
   ASSERT_EQ(epochs.size(), 1u);
   ASSERT_EQ(epochs[0].pages.size(), 2u);
   EXPECT_EQ(epochs[0].pages[1].vpn, Vpn(10));
   EXPECT_EQ(epochs[0].pages[1].counts, (AccessCounts{.loads = 7, .stores = 2, .llc_misses = 4}));
 }
+
+INSTANTIATE_TEST_SUITE_P(WithAShortOrAWholeHeader, ShortPageEntries, ::testing::Bool());
 
 // The sanitizers say whether it reads past anything.
 TEST(TruthDecoder, StandsAnyDamage) {
