@@ -70,7 +70,7 @@ Status ValidateExact(const RecordOptions& options) {
         std::pair("--exact-prefetch", options.exact_prefetch_lines.has_value()),
         std::pair("--exact-stalls", options.exact_stall.has_value())}) {
     if (given && !options.exact_llc_bytes) {
-      return Fail(BadInput("use option", option, "it tells of misses, and no cache is modelled",
+      return Fail(BadInput("use option", option, "it needs a modelled cache",
                            "give the last-level cache's size: --exact-llc SIZE"));
     }
   }
@@ -202,7 +202,7 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
            "With --exact-llc: each thread has an L2 cache of this size before it");
   command
       ->add_option("--exact-prefetch", options->exact_prefetch_lines,
-                   "With --exact-llc: tell misses that a prefetcher N lines ahead hides")
+                   "With --exact-llc: count misses that a prefetcher N lines ahead would hide")
       ->type_name("N")
       ->check(WholeNumber(1));
   const auto read_stalls = [options](const std::string& word) {
@@ -213,7 +213,7 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
   command
       ->add_option_function<std::string>(
           "--exact-stalls", read_stalls,
-          "With --exact-llc: tell waiting for memory of this latency, by page")
+          "With --exact-llc: model the time that loads wait, for this memory latency")
       ->type_name("TIME");
   const auto read_abit = [options](const std::string& words) {
     const auto parsed = ParseAbit(words);

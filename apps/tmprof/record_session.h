@@ -25,9 +25,9 @@ struct RecordOptions {
   std::chrono::nanoseconds epoch{std::chrono::seconds(1)};
   std::optional<std::chrono::nanoseconds> duration;
   SourceChoice sources;
-  std::optional<std::uint64_t> epoch_instructions;  // of the exact tracer, like the next one
-  std::optional<std::uint64_t> exact_llc_bytes;
-  // With that one: exact::ExactOptions.
+  std::optional<std::uint64_t> epoch_instructions;  // only with the exact tracer
+  std::optional<std::uint64_t> exact_llc_bytes;     // only with the exact tracer
+  // Only with exact_llc_bytes; see exact::ExactOptions.
   std::optional<std::uint64_t> exact_l2_bytes;
   std::optional<std::uint64_t> exact_prefetch_lines;
   std::optional<std::chrono::nanoseconds> exact_stall;
