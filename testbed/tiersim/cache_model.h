@@ -60,7 +60,7 @@ static inline const char* tiersim_cache_shape(struct tiersim_cache* cache, uint6
   return NULL;
 }
 
-/* As tiersim_cache_shape(), with memory that tiersim_cache_free() frees. */
+/* Does what tiersim_cache_shape() does, with memory that tiersim_cache_free() frees. */
 static inline const char* tiersim_cache_init(struct tiersim_cache* cache, uint64_t entries,
                                              uint32_t ways, uint64_t granule_bytes,
                                              enum tiersim_policy policy) {

@@ -90,7 +90,7 @@ struct counts {
   uint64_t loads, stores, llc_misses;
 };
 
-/* Of misses, where stalls or a prefetcher are modelled. */
+/* Counts of misses. Used only if stalls or a prefetcher are modelled. */
 struct waits {
   uint64_t hidden_misses, stall_ns;
 };
@@ -105,7 +105,7 @@ struct leaf {
   struct waits sent_waits[LEAF_PAGES]; /* under `lock` */
 };
 
-/* In a tag: of a page that a forked process shares with its parent until it writes to it. */
+/* Set in a tag if a forked process shares the page with its parent until it writes to it. */
 #define INHERITED (1ull << 63)
 
 struct filter_entry {
@@ -119,7 +119,7 @@ struct streams {
   uint64_t asked[TIERSIM_STREAMS]; /* by stream, a bit for each line of its page */
 };
 
-/* What a vCPU needs of the model besides its filter. */
+/* A vCPU needs this of the model besides its filter. */
 struct core {
   struct tiersim_cache l2;
   struct streams streams;
@@ -155,7 +155,7 @@ struct arena {
 };
 
 static struct arena* arena_of_vcpu[MAX_VCPUS];
-/* Of this thread, once it has waited for memory. */
+/* The arena of this thread; NULL until it first waits for memory. */
 static __thread struct arena* arena_of_thread;
 
 /* A range of pages that other processes may have, too, and the first one's address in the cache. */
@@ -200,7 +200,7 @@ static struct {
    * It is 0 for the first program, so that its lines lie where their addresses say. */
   uint64_t key;      /* of pages that we have written to */
   uint64_t base_key; /* of all others: that of the program when it was executed */
-  /* What is not like that: */
+  /* The rest is for memory that is not like that. */
   bool has_exceptions;
   pthread_spinlock_t exceptions_lock;
   struct shared_range* ranges; /* ascending */
@@ -803,7 +803,7 @@ static inline uint64_t page_of_leaf(uint64_t vaddr) {
   return vaddr >> PAGE_SHIFT & (LEAF_PAGES - 1);
 }
 
-/* Of the page. NULL as with leaf_of(). */
+/* Returns the counters of the page; NULL if there is no room (leaf_of()). */
 static inline struct counts* counts_of(struct arena* arena, uint64_t vaddr) {
   struct leaf* const leaf = leaf_of(arena, vaddr);
   return leaf ? &leaf->now[page_of_leaf(vaddr)] : NULL;
@@ -874,7 +874,7 @@ static const struct shared_range* shared_range_of(uint64_t vaddr) {
                                                                            : NULL;
 }
 
-/* As physical_address(), of a process that has been forked or maps shared memory. */
+/* Does what physical_address() does for a process that was forked or maps shared memory. */
 static __attribute__((noinline)) uint64_t exceptional_address(uint64_t vaddr, bool store,
                                                               bool* inherited) {
   uint64_t key = tracer.base_key;
@@ -999,7 +999,7 @@ static bool touches_shared_range(uint64_t start, uint64_t bytes) {
   return touches;
 }
 
-/* Whether the system call may change which memory is mapped shared. */
+/* Returns true if the system call may change which memory is mapped shared. */
 static bool may_remap(int64_t number, uint64_t a1, uint64_t a2, uint64_t a4) {
   switch (number) {
     case SYS_shmat:

@@ -67,7 +67,7 @@ Trace Read(const std::string& path) {
   return trace;
 }
 
-// Of a whole trace, by pid and page.
+// Sums over a whole trace, by pid and page.
 std::map<std::pair<int, std::uint64_t>, AccessCounts> Sum(const Trace& trace) {
   std::map<std::pair<int, std::uint64_t>, AccessCounts> sum;
   for (const EpochProfile& epoch : trace.epochs) {
@@ -84,7 +84,7 @@ std::map<std::pair<int, std::uint64_t>, AccessCounts> Sum(const Trace& trace) {
   return sum;
 }
 
-// Of the 64 pages from `vpn` on, by process, in the order in which these come in the trace.
+// Sums over the 64 pages from `vpn` on, by process, in the order in which these come in the trace.
 std::vector<AccessCounts> SumOfArea(const Trace& trace, std::uint64_t vpn) {
   std::map<TargetId, AccessCounts> sums;
   for (const EpochProfile& epoch : trace.epochs) {
@@ -197,7 +197,7 @@ TEST_F(Exact, AModelledCacheMissesOnceForEachLineThatFits) {
       misses[epoch.pages.vpn[i].value()] += RecordAt(epoch.pages, i).accesses->llc_misses.value();
     EXPECT_THAT(epoch.sources[0].label, HasSubstr("16384 x 64 B, 16 ways, LRU"));
   }
-  // Of each page, the lines at 0, 64, 128 and 4032.
+  // The lines at 0, 64, 128 and 4032 of each page.
   for (std::uint64_t vpn = 0x10000; vpn < 0x10008; ++vpn) EXPECT_EQ(misses[vpn], 4u) << vpn;
 }
 
@@ -360,7 +360,7 @@ TEST_F(Exact, StallsTellChainsFromScatteredAndPrefetchedLoads) {
   EXPECT_EQ(of["chase"].hidden_misses, 0u);
   EXPECT_NEAR(static_cast<double>(*of["scattered"].stall_ns), 100 * kLines / 16, 200);
   EXPECT_EQ(of["scattered"].hidden_misses, 0u);
-  // Of each page three lines are read before it is a stream.
+  // Three lines of each page are read before it is a stream.
   EXPECT_EQ(of["stream"].hidden_misses, 61u * 64);
   EXPECT_GE(*of["stream"].stall_ns, 100u * 3 * 64 / 16 - 100);
   EXPECT_LE(*of["stream"].stall_ns, 100u * 3 * 64);

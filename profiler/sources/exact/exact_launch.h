@@ -43,7 +43,7 @@ Probe ProbeExact();
 // Refuses caches, prefetchers and stalls that cannot be modelled.
 Status CheckOptions(const ExactOptions& options);
 
-// What processes that are traced with these options share; nullopt: nothing. Precondition:
+// Makes what processes share that are traced with these options; nullopt: nothing. Precondition:
 // CheckOptions() finds no fault.
 Result<std::optional<TracerMemory>> MakeTracerMemory(const ExactOptions& options);
 

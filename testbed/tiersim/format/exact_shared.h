@@ -15,7 +15,7 @@
 
 #define TMPROF_EXACT_SHARED_MAGIC 0x3148535443415845ull /* "EXACTSH1" */
 
-/* Locks of the cache, each for the sets whose number has its low bits. */
+/* Locks of the cache. Each lock guards the sets whose number has its low bits. */
 #define TMPROF_EXACT_SET_LOCKS 4096u
 
 struct tmprof_exact_shared {
@@ -31,7 +31,7 @@ struct tmprof_exact_shared {
   /* The tags of the cache follow, and its next victims. */
 };
 
-/* Of a segment for a cache of so many lines and sets; 0 and 0: there is no cache. */
+/* Returns the size of a segment for a cache of this many lines and sets; 0 and 0 mean no cache. */
 static inline uint64_t tmprof_exact_shared_bytes(uint64_t lines, uint64_t sets) {
   return sizeof(struct tmprof_exact_shared) + lines * sizeof(uint64_t) + sets;
 }
