@@ -43,7 +43,7 @@ void MoveCalibration::Promoted(const Move& move, std::chrono::nanoseconds decide
 }
 
 void MoveCalibration::Observe(std::uint64_t epoch, std::chrono::nanoseconds length,
-                              std::span<const SeenSpan> spans) {
+                              std::span<const SeenSpan> spans, Payback::Elsewhere elsewhere) {
   auto span = spans.begin();
   for (auto watched = watched_.begin(); watched != watched_.end();) {
     const PageKey page = watched->first;
@@ -55,17 +55,21 @@ void MoveCalibration::Observe(std::uint64_t epoch, std::chrono::nanoseconds leng
     const PageKey end = PastPages(page, move.span);
     while (span != spans.end() && PastPages(span->key, span->span) <= page) ++span;
     double score = 0;
-    bool known = false;
+    double recorded = 0;  // pages
     // The last of them may reach into the next move.
     for (auto within = span; within != spans.end() && within->key < end; ++within) {
-      score += ShareWithin(*within, page, end) * within->score;
-      known = true;
+      const double share = ShareWithin(*within, page, end);
+      score += share * within->score;
+      recorded += share * static_cast<double>(within->span.value());
     }
-    if (known) {
+    const double known = elsewhere == Payback::Elsewhere::kUnseen
+                             ? 1
+                             : recorded / static_cast<double>(move.span.value());
+    if (known > 0) {
       savings_.promotions += move.was_known ? 0 : 1;
       move.was_known = true;
       savings_.predicted_seconds +=
-          move.predicted_per_second * std::chrono::duration<double>(length).count();
+          known * move.predicted_per_second * std::chrono::duration<double>(length).count();
       savings_.realised_seconds += score * move.gap_ns * kSecondsOfNs;
     }
     move.watched += length;

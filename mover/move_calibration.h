@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What promotions were predicted to save, beside what later evidence of the same pages says.
+// Compares what promotions were predicted to save with what later evidence of their pages says.
 
 #pragma once
 
@@ -19,10 +19,10 @@ namespace tmprof {
 // A move has so much time to pay for itself, and its prediction is checked over that time.
 inline constexpr std::chrono::seconds kPaybackTime{10};
 
-// Sums over promoted pages, each for its first kPaybackTime in tier 1. An epoch counts, on both
-// sides, if it holds a record of the page: without one nothing is known of what it saved.
+// Sums over promoted pages, each for its first kPaybackTime in tier 1. An epoch counts for the
+// pages of which it tells anything, on both sides: nothing is known of what the others saved.
 struct PromotionSavings {
-  std::uint64_t promotions = 0;  // with at least one such epoch
+  std::uint64_t promotions = 0;  // of which some epoch told anything
   double predicted_seconds = 0;  // of memory time, by the scores that decided
   double realised_seconds = 0;   // by the scores of later epochs
   friend bool operator==(const PromotionSavings&, const PromotionSavings&) = default;
@@ -38,14 +38,14 @@ class MoveCalibration {
   // their watch.
   void Promoted(const Move& move, std::chrono::nanoseconds decided_over, double gap_ns,
                 std::uint64_t epoch);
-  // Any other move of pages.
+  // Notes any other move of pages.
   void Moved(const Move& move);
-  // As Payback::Observe(); `length` of the epoch.
+  // Takes what Payback::Observe() takes, and the epoch's length.
   void Observe(std::uint64_t epoch, std::chrono::nanoseconds length,
-               std::span<const SeenSpan> spans);
-  // Pages of a target that is no longer tracked, or of a file that no target maps any more.
+               std::span<const SeenSpan> spans, Payback::Elsewhere elsewhere);
+  // Forgets pages of a target that is no longer tracked, or of a file that no target maps any more.
   void Forget(TargetId target);
-  // Scores have another unit from now on: what is watched cannot be compared.
+  // To be called when scores get another unit: what is watched cannot be compared any more.
   void ForgetAll() { watched_.clear(); }
 
   bool watches_any() const { return !watched_.empty(); }

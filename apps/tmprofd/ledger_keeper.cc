@@ -61,14 +61,6 @@ Status SetAside(const fs::path& file, std::uint32_t kept) {
   return {};
 }
 
-// Tells if a page without a record was not accessed: a sampler of accesses watches all memory.
-Payback::Elsewhere WhatNoRecordMeans(const EpochProfile& epoch) {
-  const bool all_watched = std::ranges::any_of(epoch.sources, [](const SourceStatus& source) {
-    return source.samples_of == SampleSubject::kMemory && source.state == SourceState::kActive;
-  });
-  return all_watched ? Payback::Elsewhere::kUnseen : Payback::Elsewhere::kUnknown;
-}
-
 // Pages as one of their mappers has them.
 struct MappedSpan {
   PageKey key;
@@ -136,6 +128,13 @@ void LedgerKeeper::ForgetTargets(std::uint64_t epoch, const PageOwners& owners) 
     payback_.Forget(known.first);
     return known.second.last_observed + 1 < epoch && !payback_.Watches(known.first);
   });
+}
+
+Payback::Elsewhere WhatNoRecordMeans(const EpochProfile& epoch) {
+  const bool all_watched = std::ranges::any_of(epoch.sources, [](const SourceStatus& source) {
+    return source.samples_of == SampleSubject::kMemory && source.state == SourceState::kActive;
+  });
+  return all_watched ? Payback::Elsewhere::kUnseen : Payback::Elsewhere::kUnknown;
 }
 
 std::vector<SeenSpan> SeenSpansOf(const EpochProfile& epoch, const EvidenceTable& table,

@@ -27,6 +27,10 @@ inline constexpr std::size_t kMostMovesWatched = 1'000'000;
 std::vector<SeenSpan> SeenSpansOf(const EpochProfile& epoch, const EvidenceTable& table,
                                   const Scores& scores, const PageOwners& owners);
 
+// Tells if a page without a record in this epoch was not accessed: a sampler of accesses watches
+// all memory.
+Payback::Elsewhere WhatNoRecordMeans(const EpochProfile& epoch);
+
 class LedgerKeeper {
  public:
   // A ledger that lies there already becomes FILE.1. Fails where it cannot be written, or where

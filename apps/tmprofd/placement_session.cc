@@ -548,7 +548,8 @@ void PlacementSession::CheckPromotions(const EpochProfile& epoch,
   if (status_.ranked_by && *status_.ranked_by != decision.rank) calibration_.ForgetAll();
   if (calibration_.watches_any()) {
     calibration_.Observe(epoch.index, epoch.length(),
-                         SeenSpansOf(epoch, placer_.table(), placer_.scores(), placer_.owners()));
+                         SeenSpansOf(epoch, placer_.table(), placer_.scores(), placer_.owners()),
+                         WhatNoRecordMeans(epoch));
   }
   decided_over_ = epoch.length();
   status_.savings = calibration_.savings();

@@ -14,6 +14,8 @@ namespace move_calibration_test {
 using std::chrono::seconds;
 
 constexpr double kGapNs = 100;
+constexpr auto kUnknown = Payback::Elsewhere::kUnknown;
+constexpr auto kUnseen = Payback::Elsewhere::kUnseen;
 
 PageKey Key(std::uint64_t vpn) { return {TargetId(1), Vpn(vpn)}; }
 
@@ -29,10 +31,10 @@ TEST(MoveCalibration, ComparesWhatWasPredictedWithWhatLaterEpochsSay) {
   MoveCalibration calibration(10);
   // 2 000 accesses in 2 s, 100 ns each, are 100 us in a second.
   calibration.Promoted(MoveOf(5, 2'000), seconds(2), kGapNs, 7);
-  calibration.Observe(7, seconds(1), std::vector{Seen(5, 9'999)});
+  calibration.Observe(7, seconds(1), std::vector{Seen(5, 9'999)}, kUnknown);
   EXPECT_EQ(calibration.savings().promotions, 0u) << "in part of epoch 7 it was elsewhere";
-  calibration.Observe(8, seconds(1), std::vector{Seen(5, 500)});
-  calibration.Observe(9, seconds(2), std::vector{Seen(4, 1), Seen(5, 700), Seen(6, 1)});
+  calibration.Observe(8, seconds(1), std::vector{Seen(5, 500)}, kUnknown);
+  calibration.Observe(9, seconds(2), std::vector{Seen(4, 1), Seen(5, 700), Seen(6, 1)}, kUnknown);
   EXPECT_EQ(calibration.savings().promotions, 1u);
   EXPECT_DOUBLE_EQ(calibration.savings().predicted_seconds, 3 * 1'000 * 100e-9);
   EXPECT_DOUBLE_EQ(calibration.savings().realised_seconds, 1'200 * 100e-9);
@@ -41,16 +43,37 @@ TEST(MoveCalibration, ComparesWhatWasPredictedWithWhatLaterEpochsSay) {
 TEST(MoveCalibration, AnEpochWithoutARecordCountsOnNeitherSide) {
   MoveCalibration calibration(10);
   calibration.Promoted(MoveOf(5, 1'000), seconds(1), kGapNs, 0);
-  calibration.Observe(1, seconds(1), {});
-  calibration.Observe(2, seconds(1), std::vector{Seen(6, 9)});
+  calibration.Observe(1, seconds(1), {}, kUnknown);
+  calibration.Observe(2, seconds(1), std::vector{Seen(6, 9)}, kUnknown);
   EXPECT_EQ(calibration.savings(), PromotionSavings{}) << "unknown is no saving of 0";
+}
+
+TEST(MoveCalibration, WhatASamplerDidNotSeeSavedNothing) {
+  MoveCalibration calibration(10);
+  calibration.Promoted(MoveOf(5, 1'000), seconds(1), kGapNs, 0);
+  calibration.Observe(1, seconds(1), {}, kUnseen);
+  EXPECT_EQ(calibration.savings().promotions, 1u);
+  EXPECT_DOUBLE_EQ(calibration.savings().predicted_seconds, 1'000 * 100e-9);
+  EXPECT_EQ(calibration.savings().realised_seconds, 0);
+}
+
+TEST(MoveCalibration, ARecordOfPartOfASpanTellsOfThatPartAlone) {
+  MoveCalibration calibration(10);
+  calibration.Promoted(MoveOf(8, 400, PageCount(4)), seconds(1), kGapNs, 0);
+  calibration.Observe(1, seconds(1), std::vector{Seen(10, 90)}, kUnknown);
+  EXPECT_EQ(calibration.savings().promotions, 1u);
+  EXPECT_DOUBLE_EQ(calibration.savings().predicted_seconds, 100 * 100e-9);
+  EXPECT_DOUBLE_EQ(calibration.savings().realised_seconds, 90 * 100e-9);
+  calibration.Observe(2, seconds(1), std::vector{Seen(10, 90)}, kUnseen);
+  EXPECT_DOUBLE_EQ(calibration.savings().predicted_seconds, 500 * 100e-9)
+      << "nothing was seen of the other three";
 }
 
 TEST(MoveCalibration, EndsAfterTheTimeInWhichAMoveHasToPay) {
   MoveCalibration calibration(10);
   calibration.Promoted(MoveOf(5, 1'000), seconds(1), kGapNs, 0);
   for (std::uint64_t epoch = 1; epoch <= 15; ++epoch)
-    calibration.Observe(epoch, seconds(1), std::vector{Seen(5, 1'000)});
+    calibration.Observe(epoch, seconds(1), std::vector{Seen(5, 1'000)}, kUnknown);
   EXPECT_DOUBLE_EQ(calibration.savings().predicted_seconds, 10 * 1'000 * 100e-9);
   EXPECT_FALSE(calibration.watches_any());
 }
@@ -58,7 +81,7 @@ TEST(MoveCalibration, EndsAfterTheTimeInWhichAMoveHasToPay) {
 TEST(MoveCalibration, SharesSpansByTheirPages) {
   MoveCalibration calibration(10);
   calibration.Promoted(MoveOf(8, 100, PageCount(4)), seconds(1), kGapNs, 0);
-  calibration.Observe(1, seconds(1), std::vector{Seen(0, 160, PageCount(16))});
+  calibration.Observe(1, seconds(1), std::vector{Seen(0, 160, PageCount(16))}, kUnknown);
   EXPECT_DOUBLE_EQ(calibration.savings().realised_seconds, 40 * 100e-9);
 }
 
@@ -68,8 +91,8 @@ TEST(MoveCalibration, EndsWhereThePagesGo) {
   calibration.Promoted(MoveOf(9, 100), seconds(1), kGapNs, 0);
   calibration.Promoted(MoveOf(20, 100), seconds(1), kGapNs, 0);  // one too many
   calibration.Moved(MoveOf(3, 0));
-  calibration.Observe(1, seconds(1),
-                      std::vector{Seen(0, 1, PageCount(4)), Seen(9, 1), Seen(20, 1)});
+  calibration.Observe(1, seconds(1), std::vector{Seen(0, 1, PageCount(4)), Seen(9, 1), Seen(20, 1)},
+                      kUnknown);
   EXPECT_EQ(calibration.savings().promotions, 1u);
   calibration.Forget(TargetId(1));
   EXPECT_FALSE(calibration.watches_any());
