@@ -15,10 +15,14 @@
 #include "base/human_units.h"
 #include "base/log_duration.h"
 #include "base/move_history.h"
+#include "rank/rank_model.h"
 #include "report/format.h"
 
 namespace tmprof {
 namespace {
+
+// Returns the memory time that an access costs.
+double SecondsOf(const LatencyGap& gap) { return gap.ns * 1e-9; }
 
 enum class Direction : std::uint8_t { kUp, kDown, kOther };
 
@@ -82,10 +86,11 @@ class Summing {
     history_.ForgetOld(epoch.index);
     const bool chosen = options_.epochs.Contains(epoch.index);
     if (chosen) AddTimes(epoch);
-    for (const MoveOutcome& outcome : epoch.moves) AddMove(outcome, epoch.index, chosen);
+    for (const MoveOutcome& outcome : epoch.moves) AddMove(outcome, epoch, chosen);
     for (const SettledMove& settled : epoch.settled) {
-      if (options_.epochs.Contains(settled.moved_in)) AddSettled(settled);
+      if (options_.epochs.Contains(settled.moved_in)) AddSettled(settled, epoch);
     }
+    before_ = {.index = epoch.index, .length = epoch.end - epoch.start};
   }
 
   void Finish() {
@@ -114,12 +119,12 @@ class Summing {
       s.ranked_by.push_back(epoch.ranked_by);
   }
 
-  void AddMove(const MoveOutcome& outcome, std::uint64_t index, bool chosen) {
+  void AddMove(const MoveOutcome& outcome, const LedgerEpoch& epoch, bool chosen) {
     const Move& move = outcome.move;
     const bool moved = outcome.error == 0 || (summary_->info.dry_run && outcome.error == ECANCELED);
     const std::optional<Tier> from = summary_->info.tiers.TierOf(move.from);
     const std::optional<Tier> to = summary_->info.tiers.TierOf(move.to);
-    const bool undoes = moved && from && to && history_.Note(move.key, *from, *to, index);
+    const bool undoes = moved && from && to && history_.Note(move.key, *from, *to, epoch.index);
     if (!chosen) return;
     MovesSummary& s = *summary_;
     if (outcome.attempts > 0) {
@@ -137,8 +142,8 @@ class Summing {
     switch (DirectionOf(from, to)) {
       case Direction::kUp:
         Count(move, s.promotions);
-        s.predicted_ns += move.score * s.gaps.Of(*from).ns;
         Count(move, row.promotions);
+        if (outcome.error == 0) Watch(move, *from, epoch);
         break;
       case Direction::kDown:
         Count(move, s.demotions);
@@ -150,10 +155,39 @@ class Summing {
     }
   }
 
-  void AddSettled(const SettledMove& settled) {
+  // Moves that are over in an epoch were decided at its begin, by scores of the epoch before.
+  void Watch(const Move& move, Tier from, const LedgerEpoch& epoch) {
+    const bool has_before = before_ && before_->index + 1 == epoch.index;
+    const double decided_over = Seconds(has_before ? before_->length : epoch.end - epoch.start);
+    if (decided_over <= 0) return;
+    watched_[move.key] = {
+        .moved_in = epoch.index,
+        .end = epoch.end,
+        .predicted_per_second = move.score * SecondsOf(summary_->gaps.Of(from)) / decided_over,
+        .gap_seconds = SecondsOf(summary_->gaps.Of(from))};
+  }
+
+  void AddSaved(const SettledMove& settled, const LedgerEpoch& epoch) {
+    const auto found = watched_.find(settled.key);
+    if (found == watched_.end() || found->second.moved_in != settled.moved_in) return;
+    const Watched move = found->second;
+    watched_.erase(found);
+    if (settled.epochs_known == 0 || epoch.index <= move.moved_in) return;
+    // Which of its epochs were known is not told: they are taken to be of the mean length.
+    const double seconds = static_cast<double>(settled.epochs_known) *
+                           Seconds(epoch.end - move.end) /
+                           static_cast<double>(epoch.index - move.moved_in);
+    SavedTime& saved = summary_->saved;
+    saved.predicted_s += move.predicted_per_second * seconds;
+    saved.realised_s += settled.weight * move.gap_seconds;
+    saved.page_seconds += static_cast<double>(settled.span.value()) * seconds;
+  }
+
+  void AddSettled(const SettledMove& settled, const LedgerEpoch& epoch) {
     const Tiers& tiers = summary_->info.tiers;
     const Direction direction = DirectionOf(tiers.TierOf(settled.from), tiers.TierOf(settled.to));
     if (direction == Direction::kOther) return;
+    if (direction == Direction::kUp) AddSaved(settled, epoch);
     PaybackTally& tally = direction == Direction::kUp ? summary_->promoted : summary_->demoted;
     ++tally.settled;
     if (settled.epochs_known == 0) return;
@@ -161,8 +195,6 @@ class Summing {
     if (settled.seen == 0) ++tally.unseen;
     tally.seen += settled.seen;
     tally.weight += settled.weight;
-    const Tier below = *tiers.TierOf(direction == Direction::kUp ? settled.from : settled.to);
-    tally.weight_ns += settled.weight * summary_->gaps.Of(below).ns;
     tally.page_epochs +=
         static_cast<double>(settled.span.value()) * static_cast<double>(settled.epochs_known);
   }
@@ -173,9 +205,21 @@ class Summing {
   LatencyTally latency_;
   std::uint64_t next_index_ = 0;
   std::map<TargetId, MovesSummary::Row> rows_;
+  struct EpochBefore {
+    std::uint64_t index;
+    std::chrono::nanoseconds length;
+  };
+  std::optional<EpochBefore> before_;
+  struct Watched {
+    std::uint64_t moved_in;
+    MonotonicTime end;            // of the epoch in which it moved
+    double predicted_per_second;  // seconds of memory time
+    double gap_seconds;
+  };
+  std::map<PageKey, Watched> watched_;  // promotions that are not settled
 };
 
-// Promotions without a record of what became of them: still watched when the ledger ended.
+// Returns the promotions without a record of what became of them: the ledger ended before.
 std::uint64_t Unsettled(const MoveTally& moves, const PaybackTally& payback) {
   return moves.moves - std::min(moves.moves, payback.settled);
 }
@@ -246,17 +290,35 @@ std::string PaybackText(const PaybackTally& payback) {
                      OrUnknown(WeightPerPageEpoch(payback), Significant));
 }
 
-// Of promotions: what was predicted, beside what later epochs say, in time.
+// Returns ns of memory time that a promoted page saves in a second.
+std::optional<double> PerPageSecond(const MovesSummary& summary, double SavedTime::* time) {
+  return summary.Saved().transform(
+      [time](const SavedTime& saved) { return 1e9 * (saved.*time) / saved.page_seconds; });
+}
+
+std::optional<double> RealisedSeconds(const MovesSummary& summary) {
+  return summary.Saved().transform([](const SavedTime& saved) { return saved.realised_s; });
+}
+
+std::optional<double> MovingSeconds(const MovesSummary& summary) {
+  return summary.Moving().transform([](std::chrono::nanoseconds time) { return Seconds(time); });
+}
+
+// The memory time of promotions that was predicted, beside that of later epochs.
 std::string SavedText(const MovesSummary& summary) {
+  const auto seconds = [](double time) { return Significant(time) + " s"; };
+  const std::string moving = OrUnknown(MovingSeconds(summary), seconds);
+  if (!summary.ScoresTellTime())
+    return "unknown: the scores of this ledger are no accesses, or of two units; moving took " +
+           moving;
   const auto ns = [](double time) { return Significant(time) + " ns"; };
   const LatencyGap gap = summary.gaps.Of(Tier(2));
   return fmt::format(
-      "a promoted page saves {} of memory time an epoch as predicted, {} by later evidence (an "
-      "access: {} ns, {}); {} s in all so far, and moving took {} s",
-      OrUnknown(summary.PredictedPerPageEpoch(), ns), OrUnknown(summary.RealisedPerPageEpoch(), ns),
-      Significant(gap.ns), Name(gap.basis),
-      summary.promoted.known == 0 ? "unknown" : Significant(summary.promoted.weight_ns * 1e-9),
-      Significant(Seconds(summary.moving)));
+      "a settled promotion saves {} of memory time a page and second as predicted, {} by later "
+      "evidence (an access: {} ns, {}); {} in all so far, and moving took {}",
+      OrUnknown(PerPageSecond(summary, &SavedTime::predicted_s), ns),
+      OrUnknown(PerPageSecond(summary, &SavedTime::realised_s), ns), Significant(gap.ns),
+      Name(gap.basis), OrUnknown(RealisedSeconds(summary), seconds), moving);
 }
 
 std::string TargetsText(const MovesSummary& summary) {
@@ -319,14 +381,18 @@ std::optional<double> MovesSummary::Wasted() const {
   return static_cast<double>(promoted.unseen) / static_cast<double>(promoted.known);
 }
 
-std::optional<double> MovesSummary::PredictedPerPageEpoch() const {
-  if (promotions.pages == PageCount(0)) return std::nullopt;
-  return predicted_ns / static_cast<double>(promotions.pages.value());
+bool MovesSummary::ScoresTellTime() const {
+  return info.rank_model == Name(RankModel::kRate) && ranked_by.size() <= 1 &&
+         std::ranges::count(ranked_by, Name(RankSource::kSamples)) == 0;
 }
 
-std::optional<double> MovesSummary::RealisedPerPageEpoch() const {
-  if (promoted.page_epochs == 0) return std::nullopt;
-  return promoted.weight_ns / promoted.page_epochs;
+std::optional<SavedTime> MovesSummary::Saved() const {
+  if (!ScoresTellTime() || saved.page_seconds <= 0) return std::nullopt;
+  return saved;
+}
+
+std::optional<std::chrono::nanoseconds> MovesSummary::Moving() const {
+  return info.dry_run ? std::nullopt : std::optional(moving);
 }
 
 MovesSummary SummarizeMoves(LedgerReader& ledger, const MovesOptions& options) {
@@ -463,11 +529,10 @@ std::string MovesJson(const MovesSummary& summary) {
        {"memory_time",
         {{"latency_gap_ns", summary.gaps.Of(Tier(2)).ns},
          {"latency_gap_basis", Name(summary.gaps.Of(Tier(2)).basis)},
-         {"predicted_ns_per_page_epoch", OrNull(summary.PredictedPerPageEpoch())},
-         {"realised_ns_per_page_epoch", OrNull(summary.RealisedPerPageEpoch())},
-         {"realised_s",
-          summary.promoted.known > 0 ? Json(summary.promoted.weight_ns * 1e-9) : Json(nullptr)},
-         {"moving_s", Seconds(summary.moving)}}},
+         {"predicted_ns_per_page_second", OrNull(PerPageSecond(summary, &SavedTime::predicted_s))},
+         {"realised_ns_per_page_second", OrNull(PerPageSecond(summary, &SavedTime::realised_s))},
+         {"realised_s", OrNull(RealisedSeconds(summary))},
+         {"moving_s", OrNull(MovingSeconds(summary))}}},
        {"payback",
         {{"promotions", PaybackJson(summary.promotions, summary.promoted)},
          {"demotions", PaybackJson(summary.demotions, summary.demoted)}}},
@@ -531,11 +596,12 @@ std::string MovesCsv(const MovesSummary& summary) {
   add("wasted_ratio", OrEmpty(summary.Wasted(), Exact));
   add("memory_time.latency_gap_ns", Exact(summary.gaps.Of(Tier(2)).ns));
   add("memory_time.latency_gap_basis", std::string(Name(summary.gaps.Of(Tier(2)).basis)));
-  add("memory_time.predicted_ns_per_page_epoch", OrEmpty(summary.PredictedPerPageEpoch(), Exact));
-  add("memory_time.realised_ns_per_page_epoch", OrEmpty(summary.RealisedPerPageEpoch(), Exact));
-  add("memory_time.realised_s",
-      summary.promoted.known > 0 ? Exact(summary.promoted.weight_ns * 1e-9) : "");
-  add("memory_time.moving_s", Exact(Seconds(summary.moving)));
+  add("memory_time.predicted_ns_per_page_second",
+      OrEmpty(PerPageSecond(summary, &SavedTime::predicted_s), Exact));
+  add("memory_time.realised_ns_per_page_second",
+      OrEmpty(PerPageSecond(summary, &SavedTime::realised_s), Exact));
+  add("memory_time.realised_s", OrEmpty(RealisedSeconds(summary), Exact));
+  add("memory_time.moving_s", OrEmpty(MovingSeconds(summary), Exact));
   add_payback("payback.promotions", summary.promotions, summary.promoted);
   add_payback("payback.demotions", summary.demotions, summary.demoted);
   for (const auto& [name, count] : kReasonsNotMoved) {

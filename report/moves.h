@@ -40,11 +40,16 @@ struct PaybackTally {
   std::uint64_t unseen = 0;  // of the known, those of which nothing was seen
   double seen = 0;           // references and samples, or exact accesses
   double weight = 0;         // in the unit of the rank model
-  // The same in ns of memory time, by the ledger's latency gap of the tier that a promotion left,
-  // or to which a demotion went.
-  double weight_ns = 0;
   // Pages times the whole epochs in which anything was known of them.
   double page_epochs = 0;
+};
+
+// Memory time by the ledger's latency gap of the tier that promotions left: sums over those that
+// are settled and of whose pages anything was known, each over the time of the epochs that knew it.
+struct SavedTime {
+  double predicted_s = 0;   // by the scores for which they were promoted
+  double realised_s = 0;    // by the scores of those epochs
+  double page_seconds = 0;  // pages times that time; 0: no such promotion
 };
 
 struct MoveLatency {
@@ -82,7 +87,7 @@ struct MovesSummary {
   std::uint64_t replaced = 0;
   std::vector<std::string> ranked_by;  // in order of appearance; empty: not told
   LatencyGaps gaps;                    // the price of an access, as the ledger has it
-  double predicted_ns = 0;             // memory time an epoch that promotions saved by their scores
+  SavedTime saved;
   std::chrono::nanoseconds moving{0};  // time that calls took which tried moves
   PaybackTally promoted;
   PaybackTally demoted;
@@ -96,14 +101,16 @@ struct MovesSummary {
   // Promotions that saw no access before they left their tier or were watched no longer, of those
   // that anything is known of.
   std::optional<double> Wasted() const;
-  // Memory time that a promoted page saves in an epoch: as its score predicted, and as later epochs
-  // of those that are settled say; in ns.
-  std::optional<double> PredictedPerPageEpoch() const;
-  std::optional<double> RealisedPerPageEpoch() const;
+  // False: scores are no accesses, or the ledger has scores of two units. They tell no time then.
+  bool ScoresTellTime() const;
+  // nullopt: no promotion tells it, or ScoresTellTime() is false.
+  std::optional<SavedTime> Saved() const;
+  // Time that calls took which tried moves. nullopt: nothing was moved, as in a dry run.
+  std::optional<std::chrono::nanoseconds> Moving() const;
 };
 
 // Reads what is left of it. Memory is bounded by the largest epoch, the spans that moved within
-// `ping_pong_epochs`, and the number of targets.
+// `ping_pong_epochs`, the promotions that are not settled, and the number of targets.
 MovesSummary SummarizeMoves(LedgerReader& ledger, const MovesOptions& options = {});
 
 std::string MovesText(const MovesSummary& summary);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -69,43 +70,90 @@ TEST(MovesTest, TellsWhatIsBoundFromWhatIsLetBeOrUnknown) {
       HasSubstr("bound 5, binding unknown 70, shared 32, mapped elsewhere 43, let be 900,"));
 }
 
-// Two promotions of 2 and of 6 accesses an epoch; the one that is settled had 3 in each of 4
-// epochs.
-TEST(MovesTest, TellsPredictedFromRealisedMemoryTime) {
-  const auto promotion = [](std::uint64_t vpn, double score) {
-    return MoveOutcome{.move = {.key = {TargetId(0), Vpn(vpn)},
-                                .from = NodeId(1),
-                                .to = NodeId(0),
-                                .score = score},
-                       .attempts = 1,
-                       .latency = nanoseconds(1'500)};
-  };
-  std::vector<LedgerEpoch> epochs{EpochOf(0, {promotion(1, 2), promotion(2, 6)}), EpochOf(5, {})};
-  epochs[1].settled = {{.key = {TargetId(0), Vpn(1)},
+MoveOutcome Promotion(std::uint64_t vpn, double score) {
+  return {
+      .move = {.key = {TargetId(0), Vpn(vpn)}, .from = NodeId(1), .to = NodeId(0), .score = score},
+      .attempts = 1,
+      .latency = nanoseconds(1'500)};
+}
+
+// Epochs 0 and 1 take 2 s, all others 4 s. In epoch 1 two promotions of 2 and of 6 accesses an
+// epoch are over. The first is settled at the end of epoch 5: it had 12 accesses in 3 epochs, which
+// are 12 s.
+std::vector<LedgerEpoch> PromotedAndSettled() {
+  std::vector<LedgerEpoch> epochs;
+  nanoseconds at(0);
+  for (std::uint64_t index = 0; index < 6; ++index) {
+    LedgerEpoch& epoch = epochs.emplace_back(EpochOf(index, {}));
+    epoch.start = MonotonicTime(at);
+    at += std::chrono::seconds(index < 2 ? 2 : 4);
+    epoch.end = MonotonicTime(at);
+  }
+  epochs[1].moves = {Promotion(1, 2), Promotion(2, 6)};
+  epochs[5].settled = {{.key = {TargetId(0), Vpn(1)},
                         .from = NodeId(1),
                         .to = NodeId(0),
-                        .moved_in = 0,
+                        .moved_in = 1,
                         .cause = SettledCause::kEnd,
                         .epochs = 4,
-                        .epochs_known = 4,
+                        .epochs_known = 3,
                         .seen = 4,
                         .weight = 12}};
+  return epochs;
+}
+
+LedgerInfo InfoWithGap() {
   LedgerInfo info = SmallLedgerInfo();
   info.settings = SettingsOf(GapsOf({80.0, 250.0}, std::nullopt), 2);
-  const MovesSummary summary = SummaryOf(epochs, {}, info);
-  EXPECT_EQ(summary.PredictedPerPageEpoch(), 4 * 170);
-  EXPECT_EQ(summary.RealisedPerPageEpoch(), 3 * 170);
+  return info;
+}
+
+TEST(MovesTest, TellsPredictedFromRealisedMemoryTimeOfTheSamePromotions) {
+  const MovesSummary summary = SummaryOf(PromotedAndSettled(), {}, InfoWithGap());
+  ASSERT_TRUE(summary.Saved().has_value());
+  EXPECT_DOUBLE_EQ(summary.Saved()->predicted_s, 12 * 1 * 170e-9) << "an access a second";
+  EXPECT_DOUBLE_EQ(summary.Saved()->realised_s, 12 * 170e-9);
+  EXPECT_DOUBLE_EQ(summary.Saved()->page_seconds, 12);
   const nlohmann::json time = nlohmann::json::parse(MovesJson(summary))["memory_time"];
   EXPECT_EQ(time["latency_gap_basis"], "firmware");
+  EXPECT_DOUBLE_EQ(time["predicted_ns_per_page_second"], 170);
+  EXPECT_DOUBLE_EQ(time["realised_ns_per_page_second"], 170);
   EXPECT_DOUBLE_EQ(time["realised_s"], 12 * 170e-9);
   EXPECT_DOUBLE_EQ(time["moving_s"], 3e-6);
   EXPECT_THAT(MovesText(summary),
-              HasSubstr("a promoted page saves 680 ns of memory time an epoch as "
-                        "predicted, 510 ns by later evidence (an access: 170 "
-                        "ns, firmware)"));
-  const MovesSummary without = SummaryOf({EpochOf(0, {promotion(1, 2)})});
-  EXPECT_EQ(without.PredictedPerPageEpoch(), 2 * kAssumedLatencyGapNs) << "as older ledgers";
-  EXPECT_EQ(without.RealisedPerPageEpoch(), std::nullopt) << "nothing is settled";
+              HasSubstr("a settled promotion saves 170 ns of memory time a page and second as "
+                        "predicted, 170 ns by later evidence (an access: 170 ns, firmware)"));
+  const MovesSummary unsettled = SummaryOf({EpochOf(0, {Promotion(1, 2)})});
+  EXPECT_FALSE(unsettled.Saved().has_value()) << "nothing is settled";
+}
+
+TEST(MovesTest, ScoresThatAreNoAccessesTellNoTime) {
+  const auto saved = [](std::vector<std::string> ranked_by, std::string model, bool dry_run) {
+    std::vector<LedgerEpoch> epochs = PromotedAndSettled();
+    for (std::size_t i = 0; i < ranked_by.size(); ++i) epochs[i].ranked_by = ranked_by[i];
+    LedgerInfo info = InfoWithGap();
+    info.rank_model = std::move(model);
+    info.dry_run = dry_run;
+    return SummaryOf(epochs, {}, info);
+  };
+  EXPECT_TRUE(saved({"memory", "memory"}, "rate", false).Saved().has_value());
+  EXPECT_FALSE(saved({"memory"}, "sum", false).Saved().has_value());
+  EXPECT_FALSE(saved({"samples"}, "rate", false).Saved().has_value());
+  const MovesSummary mixed = saved({"combined", "memory"}, "rate", false);
+  EXPECT_FALSE(mixed.Saved().has_value());
+  EXPECT_THAT(MovesText(mixed), HasSubstr("saved         unknown: the scores"));
+  EXPECT_TRUE(nlohmann::json::parse(MovesJson(mixed))["memory_time"]["realised_s"].is_null());
+}
+
+TEST(MovesTest, WhatMovingTookIsUnknownInADryRun) {
+  LedgerInfo info = SmallLedgerInfo();
+  info.dry_run = true;
+  MoveOutcome supposed = Promotion(1, 2);
+  supposed.error = ECANCELED;
+  supposed.attempts = 0;
+  const MovesSummary summary = SummaryOf({EpochOf(0, {supposed})}, {}, info);
+  EXPECT_THAT(MovesText(summary), HasSubstr("moving took unknown"));
+  EXPECT_TRUE(nlohmann::json::parse(MovesJson(summary))["memory_time"]["moving_s"].is_null());
 }
 
 TEST(MovesTest, NamesTheUnitOfEachColumnOfNumbers) {
