@@ -182,12 +182,11 @@ std::string WholeText(const CapacityCurve& curve) {
 }
 
 Result<CapacityCurve> MakeCapacityCurve(const Trace& trace, const CapacityCurveOptions& options) {
-  const Result<WholeTrace> whole = ReadWholeTrace(trace, RankModel::kRate, options.epochs);
+  Result<WholeTrace> whole = ReadWholeTrace(trace, RankModel::kRate, options.epochs);
   if (!whole) return Fail(whole.error());
-  const RankSource by = options.by.value_or(whole->known.BestToJudgePlacement(RankModel::kRate));
-  const std::string attempted = fmt::format("tell hit rates by {}", Name(by));
-  if (Status known = whole->known.Require(by, attempted, trace.name); !known)
-    return Fail(known.error());
+  if (Status chosen = ChooseBasis(*whole, {options.weight, options.by}, "tell hit rates"); !chosen)
+    return Fail(chosen.error());
+  const RankSource by = whole->totals.basis.source;
   if (Status known = RequireAccesses(*whole, by, "tell hit rates by samples"); !known)
     return Fail(known.error());
   CapacityCurve curve{.totals = whole->totals, .options = options, .is_exact = IsExact(by)};
@@ -197,11 +196,13 @@ Result<CapacityCurve> MakeCapacityCurve(const Trace& trace, const CapacityCurveO
     return curve;
   }
   if (Status told = TellEstimated(trace, curve); !told) return Fail(told.error());
-  // Too few of the samples may be of pages whose accessed bits were read.
+  // The ranking may remember fewer samples than the trace has.
   if (!curve.why_unknown.empty() && by == RankSource::kMemory && !options.by &&
       !curve.totals.modelled_llc_bytes) {
-    curve.options.by = whole->known.Best();
-    curve.why_unknown.clear();
+    curve.totals.basis = {.source = whole->known.Best(),
+                          .weight = RankWeight::kAccesses,
+                          .why_not = std::exchange(curve.why_unknown, "")};
+    curve.options.by = curve.totals.basis.source;
     if (Status told = TellEstimated(trace, curve); !told) return Fail(told.error());
   }
   return curve;
@@ -312,8 +313,8 @@ std::string CapacityCurveText(const CapacityCurve& curve) {
       "{} that it serves{}\n"
       "by {}: {}\n"
       "whole: {}\n",
-      AccessesOf(by), curve.is_exact ? "" : ", with 90 % intervals", Name(by), HowKnown(curve),
-      WholeText(curve));
+      AccessesOf(by), curve.is_exact ? "" : ", with 90 % intervals", TextOf(curve.totals.basis),
+      HowKnown(curve), WholeText(curve));
   text += NoteOfTheRest(curve);
   if (!curve.why_no_resident.empty()) {
     text +=
@@ -355,6 +356,7 @@ Json AsJson(const CapacityCurve& curve) {
        {"trace", curve.totals.trace},
        {"epochs", curve.totals.epochs},
        {"by", Name(by)},
+       {"rank_weight", Name(curve.totals.basis.weight)},
        {"of", AccessesOf(by)},
        {"whole", HowWholeIsKnown(curve)},
        {"whole_pages", curve.whole.value()},

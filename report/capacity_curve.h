@@ -14,13 +14,15 @@
 #include "base/units.h"
 #include "rank/hit_rates.h"
 #include "rank/rank_model.h"
+#include "rank/rank_weight.h"
 #include "report/format.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {
 
 struct CapacityCurveOptions {
-  std::optional<RankSource> by;  // unset: as placement (KnownEvidence), if that tells any
+  RankWeight weight = RankWeight::kMemory;
+  std::optional<RankSource> by;  // one kind of evidence instead of the weight
   EpochRange epochs;
   // Its cache is the trace's. Precondition: the rate model.
   Ranker::Options ranker = Ranker::DefaultOptions(RankModel::kRate);
@@ -83,8 +85,8 @@ inline constexpr CapacitySeries kCapacitySeries[] = {
     {"history", "history", &HitRates::history},
 };
 
-// A page that several processes map counts once. Refuses to tell accesses from samples alone. Reads
-// the trace up to five times.
+// A page that several processes map counts once. Refuses to tell accesses from samples alone, and
+// what ChooseBasis() refuses. Reads the trace up to five times.
 Result<CapacityCurve> MakeCapacityCurve(const Trace& trace, const CapacityCurveOptions& options);
 
 std::string CapacityCurveText(const CapacityCurve& curve);

@@ -177,8 +177,8 @@ Result<Rendered> RenderCdf(const Trace& trace, const ViewOptions& options, Forma
 
 Result<Rendered> RenderCapacityCurve(const Trace& trace, const ViewOptions& options, Format format,
                                      bool with_png) {
-  const Result<CapacityCurve> curve =
-      MakeCapacityCurve(trace, {.by = options.by, .epochs = options.epochs});
+  const Result<CapacityCurve> curve = MakeCapacityCurve(
+      trace, {.weight = options.weight, .by = options.by, .epochs = options.epochs});
   if (!curve) return Fail(curve.error());
   if (auto chosen = RequireChosen(curve->totals, options); !chosen) return Fail(chosen.error());
   Rendered rendered{.png = std::nullopt, .end = curve->totals.end};
@@ -292,7 +292,7 @@ constexpr std::string_view kHotReads[] = {"by",     "rank-weight", "rank-model",
 constexpr std::string_view kHeatmapReads[] = {
     "by", "rank-weight", "rank-model", "pid", "addresses", "style", "epochs", "raw", "llc"};
 constexpr std::string_view kCdfReads[] = {"by", "rank-weight", "rank-model", "epochs", "llc"};
-constexpr std::string_view kCurveReads[] = {"by", "epochs", "llc"};
+constexpr std::string_view kCurveReads[] = {"by", "rank-weight", "epochs", "llc"};
 constexpr std::string_view kWorkingSetReads[] = {"by", "rates", "pid", "epochs"};
 constexpr std::string_view kNodesReads[] = {"by",  "rank-weight", "rank-model",
                                             "pid", "epochs",      "llc"};

@@ -667,8 +667,9 @@ Result<CapacityCurve> CurveOf(const std::string& path, const EvaluationScope& sc
   trace->name = path;
   trace->llc_bytes = options.ranker.llc_bytes;
   trace->open = PartOf(std::move(trace->open), scope.ranges);
-  Result<CapacityCurve> curve =
-      MakeCapacityCurve(*trace, {.by = options.judge, .epochs = {}, .ranker = options.ranker});
+  Result<CapacityCurve> curve = MakeCapacityCurve(
+      *trace,
+      {.weight = options.weight, .by = options.judge, .epochs = {}, .ranker = options.ranker});
   if (!curve) return Fail(OfTrace(path, std::move(curve.error())));
   return curve;
 }

@@ -180,7 +180,7 @@ TEST(CapacityCurveTest, IsATableAndASentenceInText) {
   EXPECT_THAT(text, testing::StartsWith(
                         "Hit rate of tier 1, the fast memory, by its capacity: the share of the\n"
                         "accesses that it serves\n"
-                        "by truth: all were counted\n"
+                        "by accesses (truth): all were counted\n"
                         "whole: 400 KiB (100 pages) that were looked at, sampled or accessed\n"
                         "\n"
                         "capacity  of the whole  best placement\n"
