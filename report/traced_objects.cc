@@ -45,8 +45,8 @@ double HeatOf(const Row& row) { return row.references.value_or(0) + row.samples.
 
 struct Before {
   bool operator()(const Found& a, const Found& b) const {
-    return std::tuple(b.row.memory, b.row.accesses, HeatOf(b.row), b.row.bytes) <
-           std::tuple(a.row.memory, a.row.accesses, HeatOf(a.row), a.row.bytes);
+    return std::tuple(b.row.ranked, b.row.accesses, HeatOf(b.row), b.row.bytes) <
+           std::tuple(a.row.ranked, a.row.accesses, HeatOf(a.row), a.row.bytes);
   }
 };
 
@@ -87,7 +87,7 @@ std::vector<Row> ByType(const std::vector<Row>& sites) {
     AddKnown(type.references, site.references);
     AddKnown(type.samples, site.samples);
     AddKnown(type.accesses, site.accesses);
-    AddKnown(type.memory, site.memory);
+    AddKnown(type.ranked, site.ranked);
     AddHeats(type.heats, site.heats);
     type.tiers.tier1 += site.tiers.tier1;
     type.tiers.tier2 += site.tiers.tier2;
@@ -210,15 +210,14 @@ class Tally : public ObjectMap::Visitor {
       : options_(options),
         slow_(std::move(slow)),
         has_looks_(observed.has_looks()),
-        has_memory_(has_looks_ && basis.source == RankSource::kMemory),
-        accesses_(observed.Accesses(basis.source == RankSource::kReferences
-                                        ? RankSource::kReferences
-                                        : RankSource::kCombined)) {
-    if (has_memory_) {
-      to_memory_ = observed.Accesses(RankSource::kMemory);
-      result_.memory = 0;
-      result_.modelled_llc_bytes = observed.modelled_llc_bytes();
+        is_ranked_(has_looks_ && basis.weight != RankWeight::kAccesses),
+        accesses_(observed.Accesses(RankSource::kCombined)) {
+    if (is_ranked_) {
+      ranked_ = observed.Accesses(basis.source);
+      result_.ranked = 0;
     }
+    if (is_ranked_ && basis.source == RankSource::kMemory)
+      result_.modelled_llc_bytes = observed.modelled_llc_bytes();
     result_.basis = basis;
     result_.tier2 = slow_.nodes();
     if (has_looks_) result_.references = result_.accesses = 0;
@@ -317,7 +316,7 @@ class Tally : public ObjectMap::Visitor {
     const double counted = share * (options_.page ? 1 : object.weight);
     const double heat = (pages.references[record] + SamplesOf(pages, record)) * counted;
     const double accesses = has_looks_ ? AccessesOf(pages, record) * counted : 0;
-    const double memory = has_memory_ ? to_memory_.Of(pages, record) * counted : 0;
+    const double ranked = is_ranked_ ? ranked_.Of(pages, record) * counted : 0;
     if (pages.looks[record] > 0) {
       AddKnown(sum.row.references, pages.references[record] * counted);
       in_objects_.references += pages.references[record] * counted;
@@ -329,8 +328,8 @@ class Tally : public ObjectMap::Visitor {
     if (has_looks_ && IsObserved(pages, record)) {
       AddKnown(sum.row.accesses, accesses);
       in_objects_.accesses += accesses;
-      if (has_memory_) AddKnown(sum.row.memory, memory);
-      in_objects_.memory += memory;
+      if (is_ranked_) AddKnown(sum.row.ranked, ranked);
+      in_objects_.ranked += ranked;
     }
     in_objects_.estimated = in_objects_.estimated || counted > share;
     if (heat > 0) {
@@ -338,7 +337,7 @@ class Tally : public ObjectMap::Visitor {
       sum.row.heats.resize(std::max(sum.row.heats.size(), node + 1));
       sum.row.heats[node] += heat;
     }
-    const double weight = has_memory_ ? memory : has_looks_ ? accesses : heat;
+    const double weight = is_ranked_ ? ranked : has_looks_ ? accesses : heat;
     if (heat > 0 || weight > 0) {
       heat_of_sites_[{object.kind, object.site}] += weight;
       AddByTier(pages.node[record], weight, sum.row.tiers);
@@ -403,11 +402,11 @@ class Tally : public ObjectMap::Visitor {
         if (pages.looks[i] > 0) *result_.references += pages.references[i];
         *result_.accesses += AccessesOf(pages, i);
       }
-      const double memory = has_memory_ ? to_memory_.Of(pages, i) : 0;
-      if (has_memory_) *result_.memory += memory;
+      const double ranked = is_ranked_ ? ranked_.Of(pages, i) : 0;
+      if (is_ranked_) *result_.ranked += ranked;
       if (is_sampled_) *result_.samples += SamplesOf(pages, i);
       const double heat = pages.references[i] + SamplesOf(pages, i);
-      const double weight = has_memory_ ? memory : has_looks_ ? AccessesOf(pages, i) : heat;
+      const double weight = is_ranked_ ? ranked : has_looks_ ? AccessesOf(pages, i) : heat;
       AddByTier(pages.node[i], weight, result_.tiers);
       if (heat > 0) {
         const auto [node, is_new] = node_of_.try_emplace(pages.node[i], result_.nodes.size());
@@ -427,7 +426,7 @@ class Tally : public ObjectMap::Visitor {
     TracedObjects::Elsewhere rest{.references = left(result_.references, in_objects_.references),
                                   .samples = left(result_.samples, in_objects_.samples),
                                   .accesses = left(result_.accesses, in_objects_.accesses),
-                                  .memory = left(result_.memory, in_objects_.memory),
+                                  .ranked = left(result_.ranked, in_objects_.ranked),
                                   .tiers = std::nullopt,
                                   .estimated = in_objects_.estimated};
     if (tier1 && tier2) rest.tiers = {.tier1 = *tier1, .tier2 = *tier2};
@@ -540,7 +539,7 @@ class Tally : public ObjectMap::Visitor {
     FirstRows<Found, Before> first(options_.limit);
     for (std::size_t i = 0; i < types.size(); ++i) {
       result_.stacks[fmt::format("{};{}", NameOf(types[i].kind), Printable(types[i].type))] +=
-          has_memory_  ? types[i].memory.value_or(0)
+          is_ranked_   ? types[i].ranked.value_or(0)
           : has_looks_ ? types[i].accesses.value_or(0)
                        : HeatOf(types[i]);
       first.Add({.row = std::move(types[i])}, i);
@@ -561,9 +560,9 @@ class Tally : public ObjectMap::Visitor {
   bool has_looks_ = false;
   bool is_sampled_ = false;     // the last epoch that was shown
   std::vector<Times> sampled_;  // of epochs that were shown, where they follow each other as one
-  bool has_memory_;             // accesses to memory are told
+  bool is_ranked_;              // rows go by something else than all accesses
   EpochAccesses accesses_;
-  EpochAccesses to_memory_;  // of has_memory_
+  EpochAccesses ranked_;  // of is_ranked_
   ObservedPages observed_;
   ObjectMap map_{*this};
   TracedObjects result_;
@@ -574,7 +573,7 @@ class Tally : public ObjectMap::Visitor {
     double references = 0;
     double samples = 0;
     double accesses = 0;
-    double memory = 0;
+    double ranked = 0;
     TracedObjects::TierWeight tiers;
     bool estimated = false;
   } in_objects_;
@@ -670,7 +669,7 @@ namespace {
 
 // Of a row, or what lies elsewhere; unset: unknown.
 std::optional<double> WeightOf(const TracedObjects& objects, const auto& row) {
-  if (objects.memory) return row.memory;
+  if (objects.ranked) return row.ranked;
   if (objects.accesses) return row.accesses;
   if (!row.references && !row.samples) return std::nullopt;
   return row.references.value_or(0) + row.samples.value_or(0);
@@ -721,17 +720,38 @@ Result<TracedObjects> MakeTracedObjects(const Trace& trace, const TracedObjectsO
   return objects;
 }
 
+namespace {
+
+// Name of `ranked`.
+std::string_view RankedName(const TracedObjects& objects) {
+  return objects.basis.weight == RankWeight::kMemory ? "accesses to memory"
+                                                     : "accesses by accessed bits";
+}
+
+// `ranked` of a row or of all, if it counts this.
+std::optional<double> IfCounts(const TracedObjects& objects, RankWeight weight,
+                               const std::optional<double>& ranked) {
+  return objects.basis.weight == weight ? ranked : std::nullopt;
+}
+
+std::optional<double> ShareIfCounts(const TracedObjects& objects, RankWeight weight,
+                                    const std::optional<double>& ranked) {
+  return ShareOf(IfCounts(objects, weight, ranked), IfCounts(objects, weight, objects.ranked));
+}
+
+}  // namespace
+
 std::string TracedObjectsText(const TracedObjects& objects) {
   using enum TextTable::Align;
-  std::string text =
-      fmt::format("objects in {} epochs, by {} of {}\n", Grouped(objects.epochs),
-                  objects.memory     ? "accesses to memory (estimated)"
-                  : objects.accesses ? "accesses (estimated)"
-                                     : "references and samples",
-                  objects.options.page ? fmt::format("page {}", Address(*objects.options.page))
-                                       : "their pages");
+  std::string text = fmt::format(
+      "objects in {} epochs, by {}: {} of {}\n", Grouped(objects.epochs), TextOf(objects.basis),
+      objects.ranked     ? fmt::format("{} (estimated)", RankedName(objects))
+      : objects.accesses ? "accesses (estimated)"
+                         : "references and samples",
+      objects.options.page ? fmt::format("page {}", Address(*objects.options.page))
+                           : "their pages");
   std::vector<TextTable::Column> columns;
-  if (objects.memory) columns = {{"accesses to memory"}, {"share"}};
+  if (objects.ranked) columns = {{std::string(RankedName(objects))}, {"share"}};
   if (objects.accesses) {
     columns.insert(columns.end(), {{"accesses"}, {"share"}, {"accesses per byte"}});
   }
@@ -748,7 +768,7 @@ std::string TracedObjectsText(const TracedObjects& objects) {
     text +=
         fmt::format("in tier 2, or below, {}: {} of {} whose tier is known\n",
                     NodeNames(*objects.tier2), OrUnknown(objects.InTier2(objects.tiers), Percent),
-                    objects.memory     ? "the accesses to memory"
+                    objects.ranked     ? fmt::format("the {}", RankedName(objects))
                     : objects.accesses ? "the accesses"
                                        : "references and samples");
   }
@@ -785,7 +805,7 @@ std::string TracedObjectsText(const TracedObjects& objects) {
       return Marked(row.estimated, count, FormatBytes(static_cast<std::uint64_t>(count)));
     };
     std::vector<std::string> cells;
-    if (objects.memory) add_heat(cells, row.memory, objects.memory, row.estimated);
+    if (objects.ranked) add_heat(cells, row.ranked, objects.ranked, row.estimated);
     if (objects.accesses) {
       add_heat(cells, row.accesses, objects.accesses, row.estimated);
       cells.push_back(OrUnknown(row.AccessesPerByte(), Significant));
@@ -815,7 +835,7 @@ std::string TracedObjectsText(const TracedObjects& objects) {
   if (objects.tracked) {
     const TracedObjects::Elsewhere& elsewhere = objects.elsewhere;
     std::vector<std::string> cells;
-    if (objects.memory) add_heat(cells, elsewhere.memory, objects.memory, elsewhere.estimated);
+    if (objects.ranked) add_heat(cells, elsewhere.ranked, objects.ranked, elsewhere.estimated);
     if (objects.accesses) {
       add_heat(cells, elsewhere.accesses, objects.accesses, elsewhere.estimated);
       cells.emplace_back();
@@ -833,7 +853,7 @@ std::string TracedObjectsText(const TracedObjects& objects) {
     text += fmt::format("{} of {} rows; --limit 0 shows all\n", Grouped(objects.rows.size()),
                         Grouped(objects.all_rows));
   }
-  if (objects.memory && objects.modelled_llc_bytes) {
+  if (objects.ranked && objects.modelled_llc_bytes) {
     text += "note: " + ByModelOfCache(*objects.modelled_llc_bytes) + "\n";
   }
   if (!objects.basis.why_not.empty()) {
@@ -862,6 +882,7 @@ std::string TracedObjectsText(const TracedObjects& objects) {
 }
 
 std::string TracedObjectsJson(const TracedObjects& objects) {
+  using enum RankWeight;
   const TracedObjects::Elsewhere& elsewhere = objects.elsewhere;
   Json rows = Json::array();
   for (const TracedObjects::Row& row : objects.rows) {
@@ -871,33 +892,36 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
       nodes.push_back({{"node", id ? Json(id->value()) : Json(nullptr)},
                        {"share", OrNull(row.ShareOnNode(node))}});
     }
-    rows.push_back({{"kind", NameOf(row.kind)},
-                    {"name", row.site.name.empty() ? Json(nullptr) : Json(row.site.name)},
-                    {"thread", row.site.thread ? Json(row.site.thread->value()) : Json(nullptr)},
-                    {"type", row.type.empty() ? Json(nullptr) : Json(row.type)},
-                    {"pid", row.pid ? Json(row.pid->value()) : Json(nullptr)},
-                    {"start", row.start ? Json(*row.start) : Json(nullptr)},
-                    {"references", OrNull(row.references)},
-                    {"references_share", OrNull(ShareOf(row.references, objects.references))},
-                    {"samples", OrNull(row.samples)},
-                    {"samples_share", OrNull(ShareOf(row.samples, objects.samples))},
-                    {"accesses", OrNull(row.accesses)},
-                    {"accesses_share", OrNull(ShareOf(row.accesses, objects.accesses))},
-                    {"accesses_per_byte", OrNull(row.AccessesPerByte())},
-                    {"memory_accesses", OrNull(row.memory)},
-                    {"memory_accesses_share", OrNull(ShareOf(row.memory, objects.memory))},
-                    {"counted", OrNull(row.counted)},
-                    {"counted_share", OrNull(objects.CountedShare(row))},
-                    {"nodes", std::move(nodes)},
-                    {"observed_share", OrNull(row.ObservedShare())},
-                    {"in_tier2_share", OrNull(objects.InTier2(row.tiers))},
-                    {"of_tier2_share", OrNull(objects.OfTier2(row))},
-                    {"objects", row.objects},
-                    {"bytes", row.bytes},
-                    {"live_bytes", row.live_bytes},
-                    {"estimated", row.estimated},
-                    {"lifetime_s", Seconds(row.lifetime)},
-                    {"frames", FramesJson(row.site.frames)}});
+    rows.push_back(
+        {{"kind", NameOf(row.kind)},
+         {"name", row.site.name.empty() ? Json(nullptr) : Json(row.site.name)},
+         {"thread", row.site.thread ? Json(row.site.thread->value()) : Json(nullptr)},
+         {"type", row.type.empty() ? Json(nullptr) : Json(row.type)},
+         {"pid", row.pid ? Json(row.pid->value()) : Json(nullptr)},
+         {"start", row.start ? Json(*row.start) : Json(nullptr)},
+         {"references", OrNull(row.references)},
+         {"references_share", OrNull(ShareOf(row.references, objects.references))},
+         {"samples", OrNull(row.samples)},
+         {"samples_share", OrNull(ShareOf(row.samples, objects.samples))},
+         {"accesses", OrNull(row.accesses)},
+         {"accesses_share", OrNull(ShareOf(row.accesses, objects.accesses))},
+         {"accesses_per_byte", OrNull(row.AccessesPerByte())},
+         {"memory_accesses", OrNull(IfCounts(objects, kMemory, row.ranked))},
+         {"memory_accesses_share", OrNull(ShareIfCounts(objects, kMemory, row.ranked))},
+         {"reference_accesses", OrNull(IfCounts(objects, kReferences, row.ranked))},
+         {"reference_accesses_share", OrNull(ShareIfCounts(objects, kReferences, row.ranked))},
+         {"counted", OrNull(row.counted)},
+         {"counted_share", OrNull(objects.CountedShare(row))},
+         {"nodes", std::move(nodes)},
+         {"observed_share", OrNull(row.ObservedShare())},
+         {"in_tier2_share", OrNull(objects.InTier2(row.tiers))},
+         {"of_tier2_share", OrNull(objects.OfTier2(row))},
+         {"objects", row.objects},
+         {"bytes", row.bytes},
+         {"live_bytes", row.live_bytes},
+         {"estimated", row.estimated},
+         {"lifetime_s", Seconds(row.lifetime)},
+         {"frames", FramesJson(row.site.frames)}});
   }
   return JsonText(WithEnd(
       {{"view", "objects"},
@@ -908,7 +932,8 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
        {"references", OrNull(objects.references)},
        {"samples", OrNull(objects.samples)},
        {"accesses", OrNull(objects.accesses)},
-       {"memory_accesses", OrNull(objects.memory)},
+       {"memory_accesses", OrNull(IfCounts(objects, kMemory, objects.ranked))},
+       {"reference_accesses", OrNull(IfCounts(objects, kReferences, objects.ranked))},
        {"rank_weight", Name(objects.basis.weight)},
        {"modelled_llc_bytes", OrNull(objects.modelled_llc_bytes)},
        {"elsewhere",
@@ -918,8 +943,11 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
          {"samples_share", OrNull(ShareOf(elsewhere.samples, objects.samples))},
          {"accesses", OrNull(elsewhere.accesses)},
          {"accesses_share", OrNull(ShareOf(elsewhere.accesses, objects.accesses))},
-         {"memory_accesses", OrNull(elsewhere.memory)},
-         {"memory_accesses_share", OrNull(ShareOf(elsewhere.memory, objects.memory))},
+         {"memory_accesses", OrNull(IfCounts(objects, kMemory, elsewhere.ranked))},
+         {"memory_accesses_share", OrNull(ShareIfCounts(objects, kMemory, elsewhere.ranked))},
+         {"reference_accesses", OrNull(IfCounts(objects, kReferences, elsewhere.ranked))},
+         {"reference_accesses_share",
+          OrNull(ShareIfCounts(objects, kReferences, elsewhere.ranked))},
          {"in_tier2_share", OrNull(objects.InTier2(elsewhere.tiers))},
          {"of_tier2_share", OrNull(objects.OfTier2(elsewhere))},
          {"estimated", elsewhere.estimated}}},
@@ -935,6 +963,7 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
 }
 
 std::string TracedObjectsCsv(const TracedObjects& objects) {
+  using enum RankWeight;
   std::vector<std::string> columns{"kind",
                                    "pid",
                                    "start",
@@ -957,7 +986,9 @@ std::string TracedObjectsCsv(const TracedObjects& objects) {
                                    "of_tier2_share",
                                    "observed_share",
                                    "memory_accesses",
-                                   "memory_accesses_share"};
+                                   "memory_accesses_share",
+                                   "reference_accesses",
+                                   "reference_accesses_share"};
   for (const std::optional<NodeId>& node : objects.nodes) {
     columns.push_back(node ? fmt::format("node_{}_share", node->value()) : "node_unknown_share");
   }
@@ -985,8 +1016,10 @@ std::string TracedObjectsCsv(const TracedObjects& objects) {
     cells.push_back(OrEmpty(objects.InTier2(row.tiers), Exact));
     cells.push_back(OrEmpty(objects.OfTier2(row), Exact));
     cells.push_back(OrEmpty(row.ObservedShare(), Exact));
-    cells.push_back(OrEmpty(row.memory, Exact));
-    cells.push_back(OrEmpty(ShareOf(row.memory, objects.memory), Exact));
+    for (const RankWeight weight : {kMemory, kReferences}) {
+      cells.push_back(OrEmpty(IfCounts(objects, weight, row.ranked), Exact));
+      cells.push_back(OrEmpty(ShareIfCounts(objects, weight, row.ranked), Exact));
+    }
     for (std::size_t node = 0; node < objects.nodes.size(); ++node) {
       cells.push_back(OrEmpty(row.ShareOnNode(node), Exact));
     }
@@ -1003,8 +1036,12 @@ std::string TracedObjectsCsv(const TracedObjects& objects) {
         {"estimated", elsewhere.estimated ? "true" : "false"},
         {"accesses", OrEmpty(elsewhere.accesses, Exact)},
         {"accesses_share", OrEmpty(ShareOf(elsewhere.accesses, objects.accesses), Exact)},
-        {"memory_accesses", OrEmpty(elsewhere.memory, Exact)},
-        {"memory_accesses_share", OrEmpty(ShareOf(elsewhere.memory, objects.memory), Exact)},
+        {"memory_accesses", OrEmpty(IfCounts(objects, kMemory, elsewhere.ranked), Exact)},
+        {"memory_accesses_share",
+         OrEmpty(ShareIfCounts(objects, kMemory, elsewhere.ranked), Exact)},
+        {"reference_accesses", OrEmpty(IfCounts(objects, kReferences, elsewhere.ranked), Exact)},
+        {"reference_accesses_share",
+         OrEmpty(ShareIfCounts(objects, kReferences, elsewhere.ranked), Exact)},
         {"in_tier2_share", OrEmpty(objects.InTier2(elsewhere.tiers), Exact)},
         {"of_tier2_share", OrEmpty(objects.OfTier2(elsewhere), Exact)}};
     std::vector<std::string> cells;

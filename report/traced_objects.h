@@ -40,8 +40,8 @@ struct TracedObjectsOptions {
 };
 
 struct TracedObjects {
-  // Accesses to memory where they are told, else accesses, of those pages of which the tier is
-  // known; references and samples together where no bit was read.
+  // `ranked` if it is set, else accesses, of those pages of which the tier is known; references and
+  // samples together where no bit was read.
   struct TierWeight {
     double tier1 = 0;
     double tier2 = 0;  // or below it
@@ -64,7 +64,9 @@ struct TracedObjects {
     std::optional<double> references;
     std::optional<double> samples;   // unset: no sampler was on while any of them lived
     std::optional<double> accesses;  // unset: none of its pages was observed, or all are unset
-    std::optional<double> memory = std::nullopt;  // accesses to memory; likewise
+    // Estimated accesses to memory, or those that accessed bits alone tell, as TracedObjects::basis
+    // says. Unset: it counts all accesses, or as `accesses`.
+    std::optional<double> ranked = std::nullopt;
     std::vector<double> heats;  // references and samples together, by node; as `nodes` below
     TierWeight tiers;           // nothing where `tier2` below is unset
     // As large as they were in the end, of one page what they have of it, all of them, and those on
@@ -97,12 +99,11 @@ struct TracedObjects {
   bool tracked = false;      // false: nobody told of allocations in this trace
   // Of all pages of these targets. Unset: no accessed bit was read in these epochs.
   std::optional<double> references;
-  std::optional<double> samples;   // unset: no sampler was on
-  std::optional<double> accesses;  // estimated; unset where references are
-  // Estimated accesses to memory; unset: `basis` is of something else.
-  std::optional<double> memory = std::nullopt;
-  RankBasis basis{};  // what rows are ordered by
-  // Size of the cache whose model tells `memory`; unset: samples do.
+  std::optional<double> samples;                // unset: no sampler was on
+  std::optional<double> accesses;               // estimated; unset where references are
+  std::optional<double> ranked = std::nullopt;  // as of rows
+  RankBasis basis{};                            // what rows are ordered by
+  // Size of the cache whose model tells accesses to memory; unset: samples do, or nothing.
   std::optional<std::uint64_t> modelled_llc_bytes = std::nullopt;
   // Of them, what is of no object. Unset: unknown, also where what stands for others adds up to
   // more than all.
@@ -110,7 +111,7 @@ struct TracedObjects {
     std::optional<double> references;
     std::optional<double> samples;
     std::optional<double> accesses;
-    std::optional<double> memory = std::nullopt;
+    std::optional<double> ranked = std::nullopt;
     std::optional<TierWeight> tiers;
     bool estimated = false;  // some objects stand for others
   };
@@ -130,13 +131,13 @@ struct TracedObjects {
     std::uint64_t in_rows = 0;         // of them
   };
   std::optional<Counted> counted = std::nullopt;
-  // Accesses to memory where they are told, else accesses, by stacks, or by types, whatever the
-  // limit: "allocated;outermost;...;innermost". Those that differ in lines alone are one.
+  // `ranked` if it is set, else accesses, by stacks, or by types, whatever the limit:
+  // "allocated;outermost;...;innermost". Those that differ in lines alone are one.
   // References and samples together where `accesses` is unset.
   std::map<std::string, double> stacks;
   std::size_t all_rows = 0;
-  // By accesses to memory where they are told, then by accesses, those that are unknown last, then
-  // references and samples together, then bytes, descending; then as first seen.
+  // By `ranked`, then by accesses, those that are unknown last, then references and samples
+  // together, then bytes, descending; then as first seen.
   std::vector<Row> rows;
 
   // Of all that was counted; unset: unknown.

@@ -563,7 +563,30 @@ TEST(TracedObjects, RowsAndStacksGoByAccesses) {
   EXPECT_EQ(TracedObjectsFolded(objects), fmt::format("allocated;make {}\nallocated;map {}\n",
                                                       std::llround(*objects.rows[1].accesses),
                                                       std::llround(*objects.rows[0].accesses)));
-  EXPECT_THAT(TracedObjectsText(objects), HasSubstr("by accesses (estimated)"));
+  EXPECT_THAT(TracedObjectsText(objects),
+              HasSubstr("by accesses (references): accesses (estimated) of their pages\n"));
+}
+
+// The first page has no sample, the second one many.
+TEST(TracedObjects, AccessesCountSamplesWhateverRowsGoBy) {
+  EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
+                                 Event(AllocationKind::kAllocated, 17 * kPage, kPage, 2)});
+  AddPage(epoch, 16, 8, 0);
+  AddPage(epoch, 17, 6, 900);
+  const TracedObjects all = Objects({epoch}, {.weight = RankWeight::kAccesses});
+  const TracedObjects by_bits = Objects({epoch}, {.weight = RankWeight::kReferences});
+  ASSERT_EQ(by_bits.rows.size(), 2U);
+  EXPECT_EQ(all.rows[0].site.frames[0].function, "map");
+  EXPECT_EQ(by_bits.rows[0].site.frames[0].function, "make");
+  EXPECT_EQ(by_bits.accesses, all.accesses);
+  EXPECT_EQ(by_bits.rows[0].accesses, all.rows[1].accesses);
+  EXPECT_FALSE(all.ranked.has_value());
+  EXPECT_GT(by_bits.rows[0].ranked.value(), by_bits.rows[1].ranked.value());
+  const nlohmann::json json = nlohmann::json::parse(TracedObjectsJson(by_bits));
+  EXPECT_EQ(json["rows"][0]["reference_accesses"], *by_bits.rows[0].ranked);
+  EXPECT_TRUE(json["memory_accesses"].is_null());
+  EXPECT_THAT(TracedObjectsText(by_bits),
+              HasSubstr("by references: accesses by accessed bits (estimated) of their pages\n"));
 }
 
 TEST(TracedObjects, WhatIsOfNoObjectIsSaid) {

@@ -364,13 +364,14 @@ TEST(ViewTest, PagesAreShownByMemoryWhereEnoughMissesWereSampled) {
   EXPECT_THAT(TextOf("cdf", SampledMisses(16384)),
               testing::HasSubstr("share of the accesses to memory that the hottest pages hold"));
   EXPECT_THAT(TextOf("objects", SampledMisses(16384)),
-              testing::HasSubstr("by accesses to memory (estimated)"));
+              testing::HasSubstr("by memory: accesses to memory (estimated) of their pages"));
   EXPECT_THAT(TextOf("wss", SampledMisses(16384)), testing::HasSubstr("by accesses (combined)"));
   EXPECT_THAT(TextOf("heatmap", SampledMisses(16384)), testing::HasSubstr("by memory"));
 }
 
 TEST(ViewTest, NamesTheViewsThatReadAnOption) {
   EXPECT_EQ(ViewsThatRead("by"), "hot, heatmap, cdf, curve, wss, nodes, objects");
+  EXPECT_EQ(ViewsThatRead("rank-weight"), "hot, heatmap, cdf, curve, nodes, objects");
   EXPECT_EQ(ViewsThatRead("addresses"), "heatmap");
 }
 
