@@ -49,7 +49,7 @@ LockChoice ChooseLocked(std::span<const HeatedRange> known, PageCount limit,
 
 struct LockAdviceOptions {
   RankModel model = RankModel::kRate;
-  RankWeight weight = RankWeight::kMemory;
+  RankWeight weight = RankWeight::kAccesses;        // what a cache serves is swapped out, too
   std::optional<RankSource> by;                     // one kind of evidence instead of the weight
   std::optional<Pid> pid;                           // unset: the process with the most accesses
   std::variant<std::uint64_t, double> limit{0.25};  // bytes, or a share of what it accessed

@@ -77,11 +77,13 @@ Json CountsJson(const std::optional<SiteCounts>& counts) {
 std::string ObjectAdviceText(const ObjectAdvice& advice) {
   using enum TextTable::Align;
   std::string text = fmt::format(
-      "allocation sites of {}: {} hot, {} cold, {} to be told apart, {} stay\naccesses: {}\n",
+      "allocation sites of {}: {} hot, {} cold, {} to be told apart, {} stay\naccesses: {}, by "
+      "{}\n",
       Printable(advice.totals.trace), advice.Count(SiteVerdict::kHot),
       advice.Count(SiteVerdict::kCold), advice.Count(SiteVerdict::kApart),
       advice.Count(SiteVerdict::kStays),
-      ScoreUnit(advice.totals, advice.options.model, *advice.options.by));
+      ScoreUnit(advice.totals, advice.options.model, *advice.options.by),
+      TextOf(advice.totals.basis));
   TextTable table({{"advice", kLeft},
                    {"accesses"},
                    {"share"},
@@ -174,6 +176,7 @@ std::string ObjectAdviceJson(const ObjectAdvice& advice) {
         {{"ratio", ToString(rate.ratio)}, {"now", rate.now}, {"advised", OrNull(rate.advised)}});
   }
   return JsonText(WithEnd({{"trace", advice.totals.trace},
+                           {"rank_weight", Name(advice.totals.basis.weight)},
                            {"tracked", advice.tracked},
                            {"lost", advice.lost},
                            {"unplaced", advice.unplaced},

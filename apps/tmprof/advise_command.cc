@@ -40,8 +40,8 @@ struct AdviseOptions {
   double hot_share = ObjectAdviceOptions().hot_share;
   std::string room;  // empty: what the advice that it was placed by has, else kDefaultRoom
   std::vector<std::uint32_t> cold_nodes;
-  std::string by;  // empty: the weight decides
-  std::string rank_weight = "memory";
+  std::string by;                          // empty: the weight decides
+  std::string rank_weight;                 // empty: what the options of the advice say
   std::optional<std::uint64_t> llc_bytes;  // nullopt: no cache is modelled
   std::string rank_model = "rate";
   std::string format = "text";
@@ -71,9 +71,11 @@ Result<ObjectAdviceOptions> ObjectOptions(const AdviseOptions& options) {
   const Result<std::optional<RankSource>> by = ParseRankSourceIfAny(options.by);
   if (!by) return Fail(by.error());
   advise.by = *by;
-  const Result<RankWeight> weight = ParseRankWeight(options.rank_weight);
-  if (!weight) return Fail(weight.error());
-  advise.weight = *weight;
+  if (!options.rank_weight.empty()) {
+    const Result<RankWeight> weight = ParseRankWeight(options.rank_weight);
+    if (!weight) return Fail(weight.error());
+    advise.weight = *weight;
+  }
   if (!options.placed_under.empty()) {
     Result<ArenaAdvice> before = ReadAdvice(options.placed_under);
     if (!before) return Fail(before.error());
@@ -129,9 +131,16 @@ Result<int> AdviseOnLocks(const AdviseOptions& options, const Trace& trace, Form
   const Result<std::optional<RankSource>> by = ParseRankSourceIfAny(options.by);
   if (!by) return Fail(by.error());
   wanted.by = *by;
-  const Result<RankWeight> weight = ParseRankWeight(options.rank_weight);
-  if (!weight) return Fail(weight.error());
-  wanted.weight = *weight;
+  if (!options.rank_weight.empty()) {
+    const Result<RankWeight> weight = ParseRankWeight(options.rank_weight);
+    if (!weight) return Fail(weight.error());
+    wanted.weight = *weight;
+  }
+  if (options.llc_bytes &&
+      (wanted.by ? *wanted.by != RankSource::kMemory : wanted.weight != RankWeight::kMemory)) {
+    return Fail(BadInput("use option", "--llc", "accesses that a cache serves count, too",
+                         "add --rank-weight memory to leave them out"));
+  }
   if (options.pid) wanted.pid = Pid(*options.pid);
   Result<LockAdvice> advice = MakeLockAdvice(trace, wanted);
   if (!advice) return Fail(std::move(advice.error()));
@@ -286,10 +295,11 @@ void AddAdviseCommand(CLI::App& app, int& exit_status) {
       ->delimiter(',')
       ->type_name("NODE")
       ->check(CLI::Range(0u, kMaxAdvisedNode));
-  CLI::Option* weight = AddRankWeight(*command, options->rank_weight);
+  CLI::Option* weight =
+      AddRankWeight(*command, options->rank_weight, "default memory; with --mlock accesses");
   command
       ->add_option("--by", options->by,
-                   "One kind of evidence instead of --rank-weight, to compare them")
+                   "Evidence to go by, instead of --rank-weight, to compare it")
       ->check(CLI::IsMember({"references", "samples", "combined", "memory", "truth", "misses"}))
       ->excludes(weight);
   AddLlc(*command, options->llc_bytes);
