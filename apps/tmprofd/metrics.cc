@@ -151,12 +151,14 @@ void CollectSavings(const DaemonStatus& status, std::vector<MetricFamily>& famil
       .Add(Number(savings.promotions))
       .To(families);
   if (savings.promotions == 0) return;
-  Counter("tmprof_promotion_predicted_saved_seconds_total",
-          "Memory time that these were predicted to save in their first seconds in tier 1")
+  Counter(
+      "tmprof_promotion_predicted_saved_seconds_total",
+      "Memory time that checked promotions were predicted to save in their first 10 s in tier 1")
       .Add(savings.predicted_seconds)
       .To(families);
-  Counter("tmprof_promotion_realised_saved_seconds_total",
-          "Memory time that these saved in that time by later evidence")
+  Counter(
+      "tmprof_promotion_realised_saved_seconds_total",
+      "Memory time that checked promotions saved in their first 10 s in tier 1, by later evidence")
       .Add(savings.realised_seconds)
       .To(families);
 }
