@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/human_units.h"
+#include "rank/rank_weight.h"
 
 namespace tmprof {
 namespace {
@@ -67,15 +68,18 @@ void AddRankModel(CLI::App& command, std::string& value) {
       ->capture_default_str();
 }
 
-CLI::Option* AddRankWeight(CLI::App& command, std::string& value, std::string_view views) {
-  std::string description =
-      "What the score of a page counts: memory, accesses that no cache serves, where those are "
-      "told, else all; accesses, all; references, those that accessed bits tell; stall";
-  if (!views.empty()) description += fmt::format(" ({})", views);
-  return command.add_option("--rank-weight", value, description)
-      ->type_name("WEIGHT")
-      ->check(CLI::IsMember({"memory", "accesses", "stall", "references"}))
-      ->capture_default_str();
+CLI::Option* AddRankWeight(CLI::App& command, std::string& value, std::string_view note) {
+  std::string description = "What a page's score counts: memory, accesses or references";
+  if (!note.empty()) description += fmt::format(" ({})", note);
+  CLI::Option* option = command.add_option("--rank-weight", value, description);
+  // ParseRankWeight() knows `stall`, too, which is refused with its reason.
+  option->type_name("WEIGHT")->check([](const std::string& text) {
+    return ParseRankWeight(text)
+               ? std::string()
+               : fmt::format("'{}' is none of memory, accesses, references", text);
+  });
+  if (!value.empty()) option->capture_default_str();
+  return option;
 }
 
 void AddLlc(CLI::App& command, std::optional<std::uint64_t>& value) {

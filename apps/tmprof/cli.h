@@ -63,9 +63,9 @@ CLI::Validator WholeNumber(std::uint64_t least);
 // "--rank-model rate|sum" and "--format text|json|csv"; the values given are the defaults.
 void AddRankModel(CLI::App& command, std::string& value);
 void AddFormat(CLI::App& command, std::string& value);
-// "--rank-weight memory|accesses|stall|references"; `value` is the default. ParseRankWeight() reads
-// it.
-CLI::Option* AddRankWeight(CLI::App& command, std::string& value, std::string_view views = {});
+// "--rank-weight memory|accesses|references"; `value` is the default, unless it is empty. Lets
+// "stall" pass, which ParseRankWeight() reads, too. The help text ends with the note.
+CLI::Option* AddRankWeight(CLI::App& command, std::string& value, std::string_view note = {});
 // "--llc SIZE"
 void AddLlc(CLI::App& command, std::optional<std::uint64_t>& value);
 

@@ -122,7 +122,19 @@ Result<int> ConvertObjects(const ConvertOptions& options) {
   return Answer(fmt::format("{}\n", Printable(output)), exit_status);
 }
 
-Result<int> Convert(const ConvertOptions& options) {
+// An option that the format does not read would be passed over in silence.
+Status RequireRead(const CLI::App& command, const std::string& to) {
+  if (to == "oracleGeneral") return {};
+  for (const char* const option :
+       {"--rank-model", "--rank-weight", "--llc", "--requests", "--seed"}) {
+    if (command.count(option) > 0)
+      return Fail(BadInput("use option", option, "it is for --to oracleGeneral"));
+  }
+  return {};
+}
+
+Result<int> Convert(const CLI::App& command, const ConvertOptions& options) {
+  if (Status read = RequireRead(command, options.to); !read) return Fail(read.error());
   if (options.to == "trace") return ConvertTruth(options);
   if (!options.beside.empty())
     return Fail(BadInput("use option", "--beside", "it is for --to trace"));
@@ -220,7 +232,9 @@ void AddConvertCommand(CLI::App& app, int& exit_status) {
       ->type_name("N")
       ->check(WholeNumber(0))
       ->capture_default_str();
-  command->callback([options, &exit_status] { exit_status = ExitStatusOf(Convert(*options)); });
+  command->callback([command, options, &exit_status] {
+    exit_status = ExitStatusOf(Convert(*command, *options));
+  });
 }
 
 }  // namespace tmprof

@@ -704,7 +704,21 @@ Result<int> TellCurves(const EvalOptions& options, Format format, const ReplayOp
   return exit_status;
 }
 
-Result<int> Evaluate(const EvalOptions& options) {
+// A weight that neither ranks nor judges would be passed over in silence.
+Status RequireWeightIsRead(const CLI::App& command, const EvalOptions& options) {
+  if (command.count("--rank-weight") == 0) return {};
+  const bool is_judged = !options.judge.empty() || !options.truth.empty();
+  if (!is_judged || (options.ranks.empty() && !options.curve)) return {};
+  return Fail(BadInput("use option", "--rank-weight",
+                       options.curve ? "--judge chooses evidence instead of a weight"
+                       : options.judge.empty()
+                           ? "--rank and --truth choose evidence instead of a weight"
+                           : "--rank and --judge choose evidence instead of a weight",
+                       "leave --rank-weight out"));
+}
+
+Result<int> Evaluate(const CLI::App& command, const EvalOptions& options) {
+  if (Status read = RequireWeightIsRead(command, options); !read) return Fail(read.error());
   const Result<Format> format = ParseFormat(options.format);
   if (!format) return Fail(format.error());
   const Result<ReplayOptions> replay = ParseReplayOptions(options);
@@ -784,15 +798,12 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
   AddRankWeight(*command, options->rank_weight);
   CLI::Option* rank =
       command
-          ->add_option(
-              "--rank", options->ranks,
-              "Kinds of evidence that the policies go by, instead of --rank-weight, to compare "
-              "them; memory: by accessed bits and samples of misses, or else --llc")
+          ->add_option("--rank", options->ranks,
+                       "Evidence that policies go by, instead of --rank-weight, to compare it")
           ->delimiter(',');
   command
       ->add_option("--judge", options->judge,
-                   "Kind of evidence that decides what a hit is worth, instead of --rank-weight; "
-                   "accesses, estimated, is combined")
+                   "Evidence of what a hit is worth, instead of --rank-weight")
       ->check(CLI::IsMember(
           {"memory", "accesses", "combined", "references", "samples", "truth", "misses"}));
   AddRankModel(*command, options->rank_model);
@@ -805,15 +816,14 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
       ->capture_default_str();
   AddLlc(*command, options->llc_bytes);
   CLI::Option* curve = command->add_flag(
-      "--curve", options->curve,
-      "Replay no policy; tell the hit rate for capacities from 1 to 100 % of the resident memory, "
-      "of the best placement and of this ranking, of the accesses that --judge names");
+      "--curve", options->curve, "Tell hit rates by capacity instead of replaying policies");
   for (CLI::Option* other : {policy, ratio, of, fast, truth, rank}) curve->excludes(other);
   command
       ->add_option("--latency-gap", options->latency_gap,
                    "How much longer an access takes below tier 1 (default: as the firmware of the "
                    "recording machine told, else 100ns)")
-      ->type_name("TIME");
+      ->type_name("TIME")
+      ->excludes(curve);
   AddFormat(*command, options->format);
   command->footer(
       "Examples:\n"
@@ -821,7 +831,9 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
       "  tmprof eval server.data --llc 32MiB\n"
       "  tmprof eval server.data --fast 64MiB,1GiB\n"
       "  tmprof eval server.data --curve --format csv");
-  command->callback([options, &exit_status] { exit_status = ExitStatusOf(Evaluate(*options)); });
+  command->callback([command, options, &exit_status] {
+    exit_status = ExitStatusOf(Evaluate(*command, *options));
+  });
 }
 
 }  // namespace tmprof

@@ -167,12 +167,12 @@ Result<int> ReportLedger(const CLI::App& command, const ReportOptions& options, 
 }
 
 // Options of traces that an object profile does not have.
-Status RequireOfObjectProfile(const ReportOptions& options) {
+Status RequireOfObjectProfile(const CLI::App& command, const ReportOptions& options) {
   for (const auto& [option, given] :
        {std::pair("--pid", options.pid.has_value()), std::pair("--epochs", !options.epochs.empty()),
         std::pair("--page", !options.page.empty()), std::pair("--tier2", !options.tier2.empty()),
         std::pair("--llc", options.llc_bytes.has_value()),
-        std::pair("--rank-weight", options.rank_weight != ReportOptions().rank_weight)}) {
+        std::pair("--rank-weight", command.count("--rank-weight") > 0)}) {
     if (given) {
       return Fail(BadInput("use option", option, "an object profile is of one process as it ended",
                            "it is for traces of 'tmprof record --objects'"));
@@ -181,9 +181,9 @@ Status RequireOfObjectProfile(const ReportOptions& options) {
   return {};
 }
 
-Result<int> ReportObjects(const ReportOptions& options, const View& view,
+Result<int> ReportObjects(const CLI::App& command, const ReportOptions& options, const View& view,
                           const ViewOptions& view_options, Format format) {
-  if (auto status = RequireOfObjectProfile(options); !status) return Fail(status.error());
+  if (auto status = RequireOfObjectProfile(command, options); !status) return Fail(status.error());
   if (!options.png.empty()) {
     if (auto status = RequirePicture(view); !status) return Fail(status.error());
   }
@@ -307,7 +307,7 @@ Result<int> Report(const CLI::App& command, const ReportOptions& options) {
                            "it is for a trace, and FILE has counts itself",
                            "name the trace as FILE"));
     }
-    return ReportObjects(options, **view, view_options, *format);
+    return ReportObjects(command, options, **view, view_options, *format);
   }
   Result<Trace> trace = OpenTraceFile(options.trace);
   if (!trace) return Fail(trace.error());
@@ -362,14 +362,9 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
   };
   AddRankWeight(*command, options->rank_weight, ViewsThatRead("rank-weight"));
   command
-      ->add_option("--by", options->by,
-                   of_views("by",
-                            "One kind of evidence instead of --rank-weight, to compare them: "
-                            "references, accessed bits; samples; combined, both; memory, accesses "
-                            "that samples of cache misses, or else --llc, say reach memory; truth "
-                            "and misses, exact counts; of objects: "
-                            "site, which sums up what was allocated by the same calls, else "
-                            "type, which does for one C++ type or function, or object"))
+      ->add_option(
+          "--by", options->by,
+          of_views("by", "Evidence instead of --rank-weight; of objects: site, type, object"))
       ->check(EvidenceCheck());
   command
       ->add_option("--group", options->group,

@@ -1063,6 +1063,7 @@ TEST(Eval, RefusesOptionsThatTheCurveDoesNotRead) {
                                              {"--fast", "1MiB"},
                                              {"--of", "resident"},
                                              {"--rank", "combined"},
+                                             {"--latency-gap", "200ns"},
                                              {"--truth", "/dev/null"}}) {
     std::vector<std::string> arguments{"eval", GoldenTrace(), "--curve"};
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -1162,18 +1163,23 @@ TEST(RankWeight, IsOneDefinitionOfAllThatRank) {
     const Outcome outcome = Tmprof(command);
     EXPECT_EQ(outcome.status, 0) << command[0] << outcome.err;
     const Json json = Json::parse(outcome.out);
-    return json.contains("traces") ? json["traces"][0]["rank_weight"] : json["rank_weight"];
+    if (json.contains("rank_weight")) return json["rank_weight"];
+    return json[json.contains("curves") ? "curves" : "traces"][0]["rank_weight"];
   };
   const std::vector<std::vector<std::string>> commands = {
       {"report", trace, "--view", "hot"},     {"report", trace, "--view", "heatmap"},
       {"report", trace, "--view", "cdf"},     {"report", trace, "--view", "nodes"},
-      {"report", trace, "--view", "objects"}, {"advise", "--mlock", trace},
-      {"eval", trace, "--ratio", "1/2"},
+      {"report", trace, "--view", "objects"}, {"report", trace, "--view", "curve"},
+      {"advise", "--mlock", trace},           {"advise", "--objects", trace},
+      {"eval", trace, "--ratio", "1/2"},      {"eval", trace, "--curve"},
   };
   for (std::vector<std::string> command : commands) {
     command.insert(command.end(), {"--format", "json"});
+    const bool locks = command[1] == "--mlock";
+    EXPECT_EQ(weight_of(command), locks ? "accesses" : "memory") << command[0] << command[3];
+    command.insert(command.end(), {"--rank-weight", "memory"});
     EXPECT_EQ(weight_of(command), "memory") << command[0] << command[3];
-    command.insert(command.end(), {"--rank-weight", "accesses"});
+    command.back() = "accesses";
     EXPECT_EQ(weight_of(command), "accesses") << command[0] << command[3];
     command.back() = "stall";
     const Outcome stall = Tmprof(command);
@@ -1198,14 +1204,19 @@ TEST(RankWeight, IsOneDefinitionOfAllThatRank) {
 TEST(RankWeight, DecidesWhichMemoryIsLockedAndConverted) {
   const TemporaryFolder folder;
   const std::string trace = TraceWithMisses(folder);
-  const auto first_locked = [&](const std::string& weight) {
-    const Outcome outcome = Tmprof({"advise", "--mlock", "--limit", "50%", trace, "--rank-weight",
-                                    weight, "--format", "json"});
+  const auto first_locked = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"advise", "--mlock", "--limit", "50%", trace, "--format", "json"});
+    const Outcome outcome = Tmprof(more);
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return Json::parse(outcome.out)["ranges"][0]["start"];
   };
-  EXPECT_EQ(first_locked("memory"), "0x41000");
-  EXPECT_EQ(first_locked("accesses"), "0x1000");
+  EXPECT_EQ(first_locked({}), "0x1000") << "what a cache serves is swapped out, too";
+  EXPECT_EQ(first_locked({"--rank-weight", "memory"}), "0x41000");
+  EXPECT_EQ(first_locked({"--rank-weight", "accesses"}), "0x1000");
+  const Outcome unread = Tmprof({"advise", "--mlock", trace, "--llc", "4KiB"});
+  EXPECT_EQ(unread.status, 2);
+  EXPECT_THAT(unread.err, AllOf(HasSubstr("--llc"), HasSubstr("add --rank-weight memory")));
+  EXPECT_EQ(first_locked({"--llc", "4KiB", "--rank-weight", "memory"}), "0x41000");
   const auto curves_of = [&](const std::string& weight) {
     const Outcome outcome =
         Tmprof({"report", trace, "--view", "cdf", "--rank-weight", weight, "--format", "json"});
@@ -1480,6 +1491,20 @@ TEST(Advise, ByCountsNeedsATraceBesideThem) {
     const Outcome refused = Tmprof(arguments);
     EXPECT_EQ(refused.status, 2);
     EXPECT_THAT(refused.err, HasSubstr("--counts requires --objects"));
+  }
+}
+
+TEST(Report, RefusesAnyRankWeightOfAnObjectProfile) {
+  const TemporaryFolder folder;
+  const std::string counts = folder.File("run.objects");
+  WriteFile(counts, "\x89TMOBJS\n");
+  for (const char* weight : {"memory", "accesses"}) {
+    const Outcome outcome =
+        Tmprof({"report", counts, "--view", "objects", "--rank-weight", weight});
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr("--rank-weight"), HasSubstr("an object profile is of one process")))
+        << weight;
   }
 }
 
