@@ -63,6 +63,7 @@ struct TraceEnd {
   std::string trace;
   StreamEnd end;
   std::optional<MemoryTraffic::Told> memory = std::nullopt;
+  bool is_part = false;        // of the memory (--addresses), while CPU time is of all
   bool models_memory = false;  // accesses to memory are told by a model of the cache
   std::optional<double> modelled_per_second{};  // as of ReplayOutcome
   RankBasis basis{};                            // of the judge
@@ -131,13 +132,47 @@ constexpr NamedTruth kNamedTruths[] = {
     {"history", "truth: history", [](const TrueHitRates& rates) { return rates.history; }},
 };
 
+// How often the programs of a trace reach memory, and the evidence of it.
+struct MemoryRate {
+  enum class Basis : std::uint8_t { kSamples, kCountedLoads, kModel };
+  double per_cpu_second = 0;
+  Basis basis = Basis::kSamples;
+};
+
+std::string_view Name(MemoryRate::Basis basis) {
+  switch (basis) {
+    case MemoryRate::Basis::kSamples:
+      return "samples";
+    case MemoryRate::Basis::kCountedLoads:
+      return "counted_loads";
+    case MemoryRate::Basis::kModel:
+      return "model";
+  }
+  return "";
+}
+
+// nullopt: neither enough samples, nor a counter, nor a model tell it, or the trace is evaluated in
+// part.
+std::optional<MemoryRate> MemoryRateOf(const TraceEnd& file) {
+  using enum MemoryRate::Basis;
+  if (file.is_part) return std::nullopt;
+  const std::optional<MemoryTraffic::Told>& told = file.memory;
+  if (told && told->is_counted())
+    return MemoryRate{.per_cpu_second = told->accesses_per_second, .basis = kCountedLoads};
+  if (told && *told->samples >= kFewestObservations)
+    return MemoryRate{.per_cpu_second = told->accesses_per_second, .basis = kSamples};
+  if (file.modelled_per_second)
+    return MemoryRate{.per_cpu_second = *file.modelled_per_second, .basis = kModel};
+  return std::nullopt;
+}
+
 // The CPU time that is saved, as a part of what the programs use, if all their accesses to memory
-// go to tier 1 instead of tier 2. nullopt: neither samples nor a model tell of them.
+// go to tier 1 instead of tier 2, and no two overlap. nullopt: their rate is unknown.
 std::optional<double> MemoryShare(const TraceEnd& file) {
   constexpr double kSecondsOfNs = 1e-9;
-  if (file.memory) return file.memory->CostOf(file.gap.ns * kSecondsOfNs);
-  if (!file.modelled_per_second) return std::nullopt;
-  return *file.modelled_per_second * file.gap.ns * kSecondsOfNs;
+  const std::optional<MemoryRate> rate = MemoryRateOf(file);
+  if (!rate) return std::nullopt;
+  return rate->per_cpu_second * file.gap.ns * kSecondsOfNs;
 }
 
 std::uint64_t BytesOf(PageCount pages) { return pages.value() * kBasePageBytes; }
@@ -299,10 +334,11 @@ Json AsJson(const Evaluation& evaluation, const ReplayOptions& options) {
   const Ranker::Options& ranker = options.ranker;
   Json files = Json::array();
   for (const TraceEnd& file : evaluation.ends) {
+    const std::optional<MemoryRate> rate = MemoryRateOf(file);
     files.push_back(WithEnd(
         {{"trace", file.trace},
-         {"accesses_to_memory_per_cpu_second",
-          file.memory ? Json(file.memory->accesses_per_second) : Json(nullptr)},
+         {"accesses_to_memory_per_cpu_second", rate ? Json(rate->per_cpu_second) : Json(nullptr)},
+         {"accesses_to_memory_basis", rate ? Json(Name(rate->basis)) : Json(nullptr)},
          {"samples_of_memory",
           file.memory && !file.memory->is_counted() ? Json(*file.memory->samples) : Json(nullptr)},
          {"memory_is_modelled", file.models_memory},
@@ -429,36 +465,72 @@ std::string AsText(const TraceHitRates& told, const ReplayOptions& options) {
   return text + NoteOfUnknown(first);
 }
 
-// "170 ns (firmware)", "100 ns (assumed; --latency-gap gives another)"
+// "170 ns slower below tier 1 (firmware)"
 std::string GapText(const LatencyGap& gap) {
-  return fmt::format("{:.0f} ns ({}{})", gap.ns, Name(gap.basis),
-                     gap.basis == LatencyBasis::kAssumed ? "; --latency-gap gives another" : "");
+  return fmt::format("{:.0f} ns slower below tier 1 ({}{})", gap.ns, Name(gap.basis),
+                     gap.basis == LatencyBasis::kAssumed ? "; set --latency-gap" : "");
 }
 
-// The bound of all that placement can gain: first of all, is memory what the program waits for?
-std::string BoundText(const TraceEnd& file) {
-  const std::optional<double> share = MemoryShare(file);
-  if (!share) {
-    return fmt::format(
-        "{}: what share of the time is memory is unknown: it takes samples of accesses to memory "
-        "that say how many each stands for, or --llc\n",
-        Printable(file.trace));
+std::string WhyNoMemoryRate(const TraceEnd& file, const Ranker::Options& ranker) {
+  const auto few = [&file](const std::string& what_else) {
+    return fmt::format("{} accesses to memory were sampled; it takes {}{}",
+                       Grouped(*file.memory->samples), kFewestObservations, what_else);
+  };
+  if (ranker.llc_bytes && file.basis.source != RankSource::kMemory) {
+    return fmt::format("the model of the cache tells it if hit rates are judged by memory, not {}",
+                       Name(file.basis.source));
   }
-  const std::string how = !file.memory                ? "by a model of the cache"
-                          : file.memory->is_counted() ? "loads, counted"
-                                                      : Grouped(*file.memory->samples) + " samples";
-  const double per_second =
-      file.memory ? file.memory->accesses_per_second : *file.modelled_per_second;
-  return fmt::format(
-      "{}: placing can gain {} of the CPU time at most: {} accesses in a second of CPU time reach "
-      "memory ({}), and each takes {} longer below tier 1 if none overlap\n",
-      Printable(file.trace), Percent(*share),
-      Grouped(static_cast<std::uint64_t>(std::llround(per_second))), how, GapText(file.gap));
+  if (file.memory) return few(ranker.llc_bytes ? "" : ", or --llc");
+  return fmt::format("it takes samples of accesses to memory that say how many each stands for{}",
+                     ranker.llc_bytes ? "" : ", or --llc");
 }
 
-// What the hit rates are of, and why they are not of accesses to memory.
+// The most that placement can save: first of all, is memory what the program waits for? Of a part
+// of the memory nothing is said, because CPU time is that of all accesses.
+std::string BoundText(const TraceEnd& file, const Ranker::Options& ranker) {
+  if (file.is_part) return "";
+  const std::optional<MemoryRate> rate = MemoryRateOf(file);
+  if (!rate) {
+    return fmt::format("{}: what placement can save is unknown: {}\n", Printable(file.trace),
+                       WhyNoMemoryRate(file, ranker));
+  }
+  std::string what;
+  std::string how;
+  switch (rate->basis) {
+    case MemoryRate::Basis::kSamples:
+      what = "accesses to memory";
+      how = Grouped(*file.memory->samples) + " samples";
+      break;
+    case MemoryRate::Basis::kCountedLoads:
+      what = "loads from memory";
+      how = "counted";
+      break;
+    case MemoryRate::Basis::kModel:
+      what = "accesses to memory";
+      how = "by a model of the cache, without those that a prefetcher hides";
+      break;
+  }
+  return fmt::format(
+      "{}: placement can save {} {} of the CPU time: {} {} per CPU second ({}), each {}. "
+      "Overlapping accesses save less.\n",
+      Printable(file.trace), rate->basis == MemoryRate::Basis::kModel ? "about" : "at most",
+      Percent(*MemoryShare(file)),
+      Grouped(static_cast<std::uint64_t>(std::llround(rate->per_cpu_second))), what, how,
+      GapText(file.gap));
+}
+
+// "all accesses", "accesses to memory (misses)"
+std::string WhatCounts(const RankBasis& judge) {
+  const std::string of = judge.weight == RankWeight::kMemory     ? "accesses to memory"
+                         : judge.weight == RankWeight::kAccesses ? "all accesses"
+                                                                 : std::string(Name(judge.weight));
+  return Name(judge.weight) == Name(judge.source) ? of
+                                                  : fmt::format("{} ({})", of, Name(judge.source));
+}
+
+// Says which accesses the hit rates count, and why these are not those to memory.
 std::string OfWhatAre(const std::string& trace, const RankBasis& judge) {
-  std::string text = fmt::format("{}: hit rates are of {}", Printable(trace), TextOf(judge));
+  std::string text = fmt::format("{}: hit rates count {}", Printable(trace), WhatCounts(judge));
   if (!judge.why_not.empty()) {
     text += fmt::format("; accesses to memory are unknown: {}", judge.why_not);
   }
@@ -491,7 +563,7 @@ std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
     const std::string& trace = results[i].trace;
     for (const TraceEnd& file : evaluation.ends) {
       if (file.trace != trace) continue;
-      text += BoundText(file);
+      text += BoundText(file, options.ranker);
       if (file.models_memory) {
         text += Printable(trace) + ": " + ByModelOfCache(*options.ranker.llc_bytes) + "\n";
       }
@@ -588,6 +660,7 @@ Result<int> EvaluateFile(const std::string& path, const EvaluationScope& scope,
   evaluation.ends.push_back({.trace = path,
                              .end = outcome->end,
                              .memory = outcome->memory,
+                             .is_part = !scope.ranges.empty(),
                              .models_memory = outcome->models_memory,
                              .modelled_per_second = outcome->modelled_per_second,
                              .basis = outcome->basis,

@@ -72,7 +72,8 @@ struct ReplayOutcome {
   std::optional<MemoryTraffic::Told> memory;  // nullopt: no sample of it tells
   // Accesses to memory are told by a model of the cache: too few of them were sampled.
   bool models_memory = false;
-  // Then, if the judge goes by them: the model's accesses to memory in a second of CPU time.
+  // Then, if the judge goes by them: the model's accesses to memory in a second of CPU time,
+  // without those that a prefetcher hides (rank/streams.h).
   std::optional<double> modelled_per_second;
   std::vector<ReplayResult> results;
   StreamEnd end;  // of the trace; the results stand for the epochs before

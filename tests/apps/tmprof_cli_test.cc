@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/sample_pairs.h"
 #include "proto/frame.h"
 #include "proto/trace_file.h"
 #include "report/view.h"
@@ -68,8 +69,10 @@ std::string ExactTrace(const TemporaryFolder& folder) {
 
 // Three epochs in which 64 pages are accessed a thousand times a second and stay in the cache, and
 // 64 pages ten times and miss it.
+// `sampled_pages` of the latter have two samples in each epoch.
 std::string TraceWithMisses(const TemporaryFolder& folder,
-                            std::optional<PageCount> resident = std::nullopt) {
+                            std::optional<PageCount> resident = std::nullopt,
+                            std::uint64_t sampled_pages = 64) {
   const std::string path = folder.File("misses.data");
   auto writer = TraceWriter::Create(path, TraceInfo{});
   for (std::uint64_t index = 0; index < 3; ++index) {
@@ -83,7 +86,7 @@ std::string TraceWithMisses(const TemporaryFolder& folder,
                       .state = SourceState::kActive,
                       .samples_of = SampleSubject::kMemory,
                       .accesses_per_sample = 10'000,
-                      .observations = 128}};
+                      .observations = 2 * sampled_pages}};
     epoch.targets = {{.id = TargetId(0), .pid = Pid(10), .name = "t"}};
     epoch.targets.front().cpu_time = std::chrono::seconds(1);
     epoch.targets.front().resident_pages = resident;
@@ -95,7 +98,7 @@ std::string TraceWithMisses(const TemporaryFolder& folder,
                            .first_accesses = 10,
                            .time_at_risk = LogDuration::FromNanoseconds(
                                std::chrono::milliseconds(is_fast ? 10 : 1'000)),
-                           .load_samples = is_fast ? 0u : 2u});
+                           .load_samples = !is_fast && page < 64 + sampled_pages ? 2u : 0u});
     }
     EXPECT_TRUE(writer->Write(epoch).has_value());
   }
@@ -962,12 +965,10 @@ TEST(Eval, GoesByAccessesToMemoryWhereMissesWereSampled) {
   EXPECT_EQ(memory["hit_rates"][0]["history_judged_apart"]["value"], 1.0);
   EXPECT_NEAR(memory["traces"][0]["accesses_to_memory_per_cpu_second"], 1'280'000, 1);
   EXPECT_THAT(show({}),
-              AllOf(HasSubstr("1 280 000 accesses in a second of CPU time reach memory"),
-                    HasSubstr("placing can gain 12.8 % of the CPU time at most"),
-                    HasSubstr("each takes 100 ns (assumed; --latency-gap gives another)"),
+              AllOf(HasSubstr("hit rates count accesses to memory\n"),
                     HasSubstr("judged by memory"), HasSubstr("Hit rates of accesses to memory")));
   EXPECT_THAT(show({"--latency-gap", "200ns"}),
-              AllOf(HasSubstr("25.6 %"), HasSubstr("200 ns (given)")));
+              AllOf(HasSubstr("25.6 %"), HasSubstr("200 ns slower below tier 1 (given)")));
   const Json given = Json::parse(show({"--latency-gap", "200ns", "--format", "json"}));
   EXPECT_NEAR(given["traces"][0]["memory_time_share"], 0.256, 1e-6);
   EXPECT_EQ(given["traces"][0]["latency_gap_ns"], 200);
@@ -1076,12 +1077,132 @@ TEST(Eval, RefusesOptionsThatTheCurveDoesNotRead) {
   EXPECT_THAT(sum.err, HasSubstr("choose '--rank-model rate'"));
 }
 
-TEST(Eval, SaysFirstWhatPlacingCanGain) {
-  EXPECT_THAT(Tmprof({"eval", GoldenTrace()}).out,
-              StartsWith(GoldenTrace() + ": what share of the time is memory is unknown: "));
+// A sample stands for 10 000 accesses to memory in a second of CPU time, each of which takes 100 ns
+// longer: 0.1 % of the time.
+TEST(Eval, SaysFirstWhatPlacementCanSave) {
+  const TemporaryFolder folder;
+  const auto first_line = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "eval");
+    const std::string out = Tmprof(arguments).out;
+    return out.substr(0, out.find('\n'));
+  };
+  const auto memory_of = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "eval");
+    arguments.insert(arguments.end(), {"--format", "json"});
+    return Json::parse(Tmprof(arguments).out)["traces"][0];
+  };
+  const std::string trace = TraceWithMisses(folder);
+  EXPECT_EQ(first_line({trace}),
+            trace +
+                ": placement can save at most 12.8 % of the CPU time: 1 280 000 accesses to memory "
+                "per CPU second (384 samples), each 100 ns slower below tier 1 (assumed; set "
+                "--latency-gap). Overlapping accesses save less.");
+  EXPECT_EQ(memory_of({trace})["accesses_to_memory_basis"], "samples");
+  EXPECT_THAT(first_line({GoldenTrace()}),
+              StartsWith(GoldenTrace() + ": what placement can save is unknown: it takes samples"));
   const Outcome outcome = Tmprof({"eval", GoldenTrace(), "--latency-gap", "0ns"});
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("--latency-gap"));
+  // CPU time is not that of the part.
+  EXPECT_THAT(first_line({trace, "--addresses", "0x1000-0x81000"}),
+              StartsWith(trace + ": hit rates count "));
+  EXPECT_TRUE(memory_of({trace, "--addresses", "0x1000-0x81000"})["memory_time_share"].is_null());
+}
+
+TEST(Eval, ThirtySamplesTellWhatPlacementCanSave) {
+  const TemporaryFolder folder;
+  const auto show = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "eval");
+    return Tmprof(arguments).out;
+  };
+  const std::string few = TraceWithMisses(folder, std::nullopt, 4);
+  EXPECT_THAT(show({few}), HasSubstr("what placement can save is unknown: 24 accesses to memory "
+                                     "were sampled; it takes 30, or --llc\n"));
+  EXPECT_THAT(show({few, "--llc", "4KiB"}), HasSubstr("placement can save about "));
+  EXPECT_THAT(show({few, "--llc", "4KiB", "--judge", "references"}),
+              HasSubstr("unknown: the model of the cache tells it if hit rates are judged by "
+                        "memory, not references\n"));
+  const Json unknown = Json::parse(show({few, "--format", "json"}))["traces"][0];
+  EXPECT_EQ(unknown["samples_of_memory"], 24);
+  for (const char* key :
+       {"accesses_to_memory_per_cpu_second", "accesses_to_memory_basis", "memory_time_share"})
+    EXPECT_TRUE(unknown[key].is_null()) << key;
+  EXPECT_THAT(show({TraceWithMisses(folder, std::nullopt, 5)}),
+              HasSubstr("100 000 accesses to memory per CPU second (30 samples)"));
+}
+
+TEST(Eval, ACounterOfMissesTellsWhatPlacementCanSave) {
+  const TemporaryFolder folder;
+  const std::string trace = folder.File("counted.data");
+  EpochProfile epoch;
+  epoch.end = MonotonicTime(std::chrono::seconds(2));
+  epoch.sources = {{.name = "clock",
+                    .role = SourceRole::kSamples,
+                    .state = SourceState::kActive,
+                    .samples_of = SampleSubject::kTime,
+                    .observations = 0,
+                    .details = {{std::string(kCountedMisses), 6'000'000}}}};
+  epoch.targets = {{.id = TargetId(0), .pid = Pid(10), .name = "t"}};
+  epoch.targets.front().cpu_time = std::chrono::seconds(2);
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(1)}, .looks = 9, .references = 9});
+  auto writer = TraceWriter::Create(trace, TraceInfo{});
+  ASSERT_TRUE(writer.has_value() && writer->Write(epoch).has_value() &&
+              writer->Finish().has_value());
+  EXPECT_THAT(
+      Tmprof({"eval", trace}).out,
+      StartsWith(trace + ": placement can save at most 30 % of the CPU time: 3 000 000 loads from "
+                         "memory per CPU second (counted), each 100 ns slower"));
+  const Json told = Json::parse(Tmprof({"eval", trace, "--format", "json"}).out)["traces"][0];
+  EXPECT_EQ(told["accesses_to_memory_basis"], "counted_loads");
+  EXPECT_TRUE(told["samples_of_memory"].is_null());
+}
+
+TEST(Eval, RefusesAWeightThatNeitherRanksNorJudges) {
+  const auto eval = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"eval", GoldenTrace(), "--rank-weight", "accesses"});
+    return Tmprof(arguments);
+  };
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--rank", "combined", "--judge", "references"},
+        {"--curve", "--judge", "references"}}) {
+    const Outcome outcome = eval(arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments.front();
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("--rank-weight"), HasSubstr("instead of a weight")));
+  }
+  EXPECT_EQ(eval({"--rank", "references"}).status, 0) << "it judges";
+  EXPECT_EQ(eval({"--judge", "references"}).status, 0) << "it ranks";
+}
+
+TEST(Eval, TheCurveCountsWhatTheWeightSays) {
+  const TemporaryFolder folder;
+  const std::string trace = TraceWithMisses(folder);
+  const auto curve = [&](const std::string& weight) {
+    return Json::parse(
+        Tmprof({"eval", trace, "--curve", "--rank-weight", weight, "--format", "json"})
+            .out)["curves"][0];
+  };
+  EXPECT_EQ(curve("memory")["of"], "accesses to memory");
+  EXPECT_EQ(curve("accesses")["of"], "accesses");
+  EXPECT_EQ(curve("references")["by"], "references");
+  const std::string without = Tmprof({"eval", GoldenTrace(), "--curve"}).out;
+  EXPECT_THAT(without, HasSubstr("all accesses count because those to memory are unknown"));
+  EXPECT_EQ(Tmprof({"eval", trace, "--curve", "--rank-weight", "stall"}).status, 2);
+}
+
+TEST(Convert, RefusesOptionsThatTheFormatDoesNotRead) {
+  const TemporaryFolder folder;
+  for (const auto& [option, value] : {std::pair("--rank-weight", "memory"),
+                                      {"--rank-model", "rate"},
+                                      {"--llc", "1MiB"},
+                                      {"--requests", "9"},
+                                      {"--seed", "1"}}) {
+    for (const char* to : {"csv", "objects", "trace"}) {
+      const Outcome outcome =
+          Tmprof({"convert", GoldenTrace(), "--to", to, "-o", folder.File("out"), option, value});
+      EXPECT_EQ(outcome.status, 2) << option << to;
+      EXPECT_THAT(outcome.err, AllOf(HasSubstr(option), HasSubstr("it is for --to oracleGeneral")));
+    }
+  }
 }
 
 TEST(Eval, SaysOfHowManyPagesNothingIsKnown) {
@@ -1117,12 +1238,16 @@ TEST(Eval, ACacheOfKnownSizeTellsWhatReachesMemoryWithoutSamples) {
   const Json modelled = Json::parse(outcome.out);
   EXPECT_EQ(modelled["llc_bytes"], 4096);
   EXPECT_GT(modelled["traces"][0]["memory_time_share"], 0.0);
-  EXPECT_TRUE(modelled["traces"][0]["accesses_to_memory_per_cpu_second"].is_null());
+  // 100 ns each.
+  EXPECT_NEAR(modelled["traces"][0]["accesses_to_memory_per_cpu_second"].get<double>() * 1e-7,
+              modelled["traces"][0]["memory_time_share"].get<double>(), 1e-12);
+  EXPECT_EQ(modelled["traces"][0]["accesses_to_memory_basis"], "model");
   EXPECT_EQ(modelled["traces"][0]["memory_is_modelled"], true);
   EXPECT_EQ(modelled["results"][0]["rank"], "memory");
   EXPECT_EQ(modelled["hit_rates"][0]["of"], "memory");
   EXPECT_THAT(show({"--llc", "4KiB"}).out,
-              AllOf(HasSubstr("reach memory (by a model of the cache), and each takes 100 ns"),
+              AllOf(HasSubstr("by a model of the cache, without those that a prefetcher hides), "
+                              "each 100 ns slower"),
                     HasSubstr("those that a last-level cache of 4 KiB has no room for"),
                     HasSubstr("judged by memory")));
   EXPECT_THAT(show({"--llc", "4KiB", "--rank", "references", "--judge", "references"}).out,
@@ -1238,7 +1363,7 @@ TEST(RankWeight, ReportsSayWhyAccessesToMemoryAreNotCounted) {
   EXPECT_THAT(Tmprof({"report", GoldenTrace(), "--view", "hot", "--rank-weight", "accesses"}).out,
               Not(note));
   EXPECT_THAT(Tmprof({"eval", GoldenTrace()}).out,
-              AllOf(HasSubstr("hit rates are of accesses"), HasSubstr("memory are unknown: ")));
+              AllOf(HasSubstr("hit rates count all accesses"), HasSubstr("memory are unknown: ")));
 }
 
 TEST(Eval, RefusesToCheckHitRatesOfMemoryByATruthOfAccesses) {
