@@ -50,7 +50,7 @@ struct PageColumns {
     std::vector<std::uint64_t> stores;
     std::optional<std::vector<std::uint64_t>> llc_misses;   // nullopt: no cache was modelled
     std::optional<std::vector<std::uint64_t>> dtlb_misses;  // nullopt: no TLB was modelled
-    // Of llc_misses, those that a prefetcher hid; nullopt: no prefetcher was modelled.
+    // Those of llc_misses that a prefetcher hid; nullopt: no prefetcher was modelled.
     std::optional<std::vector<std::uint64_t>> hidden_misses;
     // Time that the program waited for memory; nullopt: it was not modelled.
     std::optional<std::vector<std::uint64_t>> stall_ns;

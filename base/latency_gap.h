@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much time an access to memory saves in tier 1: the price of everything that placement does.
+// The time that an access to memory saves in tier 1. All that placement does is priced by it.
 
 #pragma once
 
@@ -38,7 +38,7 @@ struct LatencyGap {
 class LatencyGaps {
  public:
   LatencyGaps() = default;  // all are assumed
-  // Of tiers 2, 3 and so on. Tiers beyond the last have its gap.
+  // `below_tier1` has the gaps of tiers 2, 3 and so on. Tiers beyond the last have its gap.
   explicit LatencyGaps(std::vector<LatencyGap> below_tier1) : below_(std::move(below_tier1)) {}
 
   // Precondition: `tier` is below tier 1.
@@ -57,8 +57,9 @@ class LatencyGaps {
 LatencyGaps GapsOf(const std::vector<std::optional<double>>& latencies,
                    std::optional<double> given);
 
-// How traces and ledgers keep the gaps of so many tiers: "latency-gap" is "170ns", or "170ns,400ns"
-// of three tiers, and "latency-gap-basis" is "firmware", "given" or "assumed", likewise.
+// Returns the settings by which traces and ledgers keep the gaps of so many tiers: "latency-gap" is
+// "170ns", or "170ns,400ns" for three tiers; "latency-gap-basis" is "firmware", "given" or
+// "assumed", likewise.
 std::vector<Setting> SettingsOf(const LatencyGaps& gaps, std::size_t tiers);
 // All are assumed where the settings do not have them, or nothing that can be read.
 LatencyGaps GapsOf(const std::vector<Setting>& settings);

@@ -59,7 +59,7 @@ struct FamilyUse {
   bool passes = false;     // so far; it gives way only to one that uses over kTakesThePlaceOf times
 };
 
-// How many times the CPU time of a process another one must use to take its place. Shares over a
+// A process takes the place of another one if it uses so many times its CPU time. Shares over a
 // second of two equally busy processes on one CPU differ by less.
 inline constexpr double kTakesThePlaceOf = 1.25;
 

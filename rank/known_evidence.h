@@ -35,8 +35,8 @@ class KnownEvidence {
   bool SamplesTellMemory() const;
   // True if samples do, or a cache is modelled, and the rank model estimates rates.
   bool TellsMemory(RankModel model) const;
-  // What a ranking by the weight goes by. `tells_memory` is TellsMemory() unless the caller knows
-  // better. Precondition: the weight is not kStall.
+  // Tells what a ranking by the weight goes by. `tells_memory` is TellsMemory() unless the caller
+  // knows better. Precondition: the weight is not kStall.
   RankBasis BasisFor(RankWeight weight, RankModel model, RankUse use) const {
     return BasisFor(weight, model, use, TellsMemory(model));
   }

@@ -67,7 +67,7 @@ void AddCounted(const EpochProfile& epoch, CountedMisses& sum) {
   }
 }
 
-// As of pairs: half of what is known is forgotten when there is more.
+// Half of what is known is forgotten when there is more, as with pairs.
 constexpr double kMostCountedSeconds = 60;
 
 }  // namespace

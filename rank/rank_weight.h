@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the score of a page counts. Views, `eval`, `advise`, `convert` and tmprofd all go by this.
+// The score of a page counts one of these. Views, `eval`, `advise`, `convert` and tmprofd all go by
+// it.
 
 #pragma once
 
@@ -28,7 +29,7 @@ inline constexpr std::string_view kWhyNoStall =
     "no source tells how long accesses to memory stall a program: samples of time also fall where "
     "it executes";
 
-// What a ranking is asked to go by.
+// A ranking is asked to go by this.
 struct RankChoice {
   RankWeight weight = RankWeight::kMemory;
   // One kind of evidence, whatever it counts; set: `weight` has no effect.
@@ -64,7 +65,7 @@ enum class RankUse : std::uint8_t {
 // scores count all accesses.
 RankBasis BasisOf(RankWeight weight, const TellingEvidence& evidence, RankUse use);
 
-// What scores by this evidence count.
+// Tells what scores by this evidence count.
 RankWeight WeightOf(RankSource source);
 
 // "memory", "memory (misses)", "accesses (combined)": the weight, and the evidence if that has

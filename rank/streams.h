@@ -36,13 +36,14 @@ inline constexpr double kHiddenOfStream = 61.0 / 64;
 
 inline constexpr std::size_t kStreamBlock = 512;  // pages that are found together or not at all
 
-// What remains of a memory score. `share`: of the accesses that are of a stream, in [0, 1].
+// Returns the part of a memory score that remains. `share`: the part of the accesses that are of a
+// stream, in [0, 1].
 constexpr double StreamDiscount(double share) { return 1 - kHiddenOfStream * share; }
 
 // The shares of accesses that are of streams, as they were told at some time.
 class StreamShares {
  public:
-  // Of the accesses to these pages, in [0, 1]; 0 where nothing tells.
+  // Returns the share of the accesses to these pages, in [0, 1]; 0 where nothing tells.
   double Of(PageKey first, PageCount pages) const;
 
  private:
@@ -63,7 +64,7 @@ class Streams {
   StreamShares Shares() const;
 
  private:
-  // Of visits whose outcome was predicted.
+  // Counts visits whose outcome was predicted.
   struct Scored {
     double visits = 0;
     double finds = 0;

@@ -184,7 +184,7 @@ class Observed {
   std::optional<std::uint64_t> modelled_llc_bytes() const {
     return known_.SamplesTellMemory() && EnoughAreOfLookedAt() ? std::nullopt : llc_bytes_;
   }
-  // Of accesses by this source.
+  // Takes accesses as this source has them.
   EpochAccesses Accesses(RankSource source) const {
     SpanUses spans = spans_;
     return {spans, ranker_.table(), ranker_.Score(source)};

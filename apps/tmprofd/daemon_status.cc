@@ -73,7 +73,7 @@ Json AsJson(const ObservingSource& source) {
           {"note", epoch.note}};
 }
 
-// What it comes to is unknown before anything is known of a promoted page.
+// The sums are unknown before anything is known of a promoted page.
 Json AsJson(const PromotionSavings& savings) {
   const bool known = savings.promotions > 0;
   return {{"promotions", savings.promotions},

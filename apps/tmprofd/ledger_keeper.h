@@ -22,8 +22,8 @@ namespace tmprof {
 // Moves whose pages are watched at a time, some 128 bytes each.
 inline constexpr std::size_t kMostMovesWatched = 1'000'000;
 
-// What an epoch's records saw of pages, with the scores of `table`, as Payback takes it: pages that
-// several mappings hold once, by their names.
+// Returns what an epoch's records saw of pages, with the scores of `table`, as Payback takes it. A
+// page that several mappings hold is there once, by its name.
 std::vector<SeenSpan> SeenSpansOf(const EpochProfile& epoch, const EvidenceTable& table,
                                   const Scores& scores, const PageOwners& owners);
 

@@ -52,7 +52,7 @@ struct PlacerOptions {
   PageCount most_pages;  // moved for one epoch
   double hysteresis = MoveRules{}.hysteresis;
   std::uint64_t cool_down_epochs = 0;
-  // Of MoveRules; nothing: learnt from what moves take, and what an access gains.
+  // MoveRules, same name. nullopt: it is learnt from what moves take, and what an access gains.
   std::optional<double> cost_of_move;
   LatencyGaps gaps;  // what an access gains in tier 1
   // Moves are over with ECANCELED, and each decision goes on from where those before it would have

@@ -39,7 +39,7 @@ class PerfSampler : public Source {
   void Count(Pid process, std::uint64_t address, AccessKind kind) {
     table_.Add(process, VpnOfAddress(address), kind);
   }
-  // As TaskEvents::TakeCount().
+  // The same as TaskEvents::TakeCount().
   std::optional<std::uint64_t> TakeCount() { return events_.TakeCount(); }
 
  private:

@@ -53,9 +53,9 @@ class TaskEvents {
   // PMU told of. Unset unless the events' read_format is PERF_FORMAT_LOST: then records in the ring
   // tell of the former alone.
   std::optional<std::uint64_t> LostSamples() const;
-  // What the counted event has come to since the last call, of all that is followed, while enabled.
-  // Where the kernel had counters take turns it is what it would have been. nullopt: nothing is
-  // counted, or some thread's count is unknown.
+  // Returns how often the counted event has happened since the last call, in all that is followed,
+  // while enabled. Where the kernel had counters take turns, the count is scaled up to all the
+  // time. nullopt: nothing is counted, or some thread's count is unknown.
   std::optional<std::uint64_t> TakeCount();
   // Bytes of records that made no sense, so far.
   std::uint64_t corrupt_bytes() const { return corrupt_bytes_; }

@@ -144,7 +144,7 @@ TEST(OwnBudgetTest, BorrowsOnlyWhatItIsShortOf) {
   EXPECT_TRUE(after(milliseconds(10), milliseconds(2), FirstVisits::kNone));
 }
 
-// To wake up costs, too, and half of what is earned pays back.
+// A wake-up costs, too, and half of what is earned pays back.
 TEST(OwnBudgetTest, IsWorthAWakeUpWhileALoanIsPaidBack) {
   constexpr nanoseconds kWakeUp = microseconds(50);
   MonotonicTime now{seconds(1)};
