@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where running processes wait for memory, by page, from clock samples: those of an instruction
-// beyond what executing it explains (profiler/sources/clock/straight_lines.h). For
+// Tells where running processes wait for memory, by page, from clock samples: those of an
+// instruction beyond what executing it explains (profiler/sources/clock/straight_lines.h). For
 // bench/stall_deciles.
 //
 // Usage: stall_samples SECONDS RATE PID...

@@ -132,7 +132,7 @@ constexpr NamedTruth kNamedTruths[] = {
     {"history", "truth: history", [](const TrueHitRates& rates) { return rates.history; }},
 };
 
-// How often the programs of a trace reach memory, and the evidence of it.
+// Tells how often the programs of a trace reach memory, and by what evidence.
 struct MemoryRate {
   enum class Basis : std::uint8_t { kSamples, kCountedLoads, kModel };
   double per_cpu_second = 0;

@@ -124,7 +124,7 @@ class SampledCode {
       const auto found = samples.find(instruction.sampled_at);
       return found == samples.end() ? 0.0 : static_cast<double>(found->second);
     };
-    // What follows the line's last instruction may have been reached from elsewhere.
+    // The code after the line's last instruction may have been reached from elsewhere.
     if (!line.empty() && targets_.contains(line.back()->sampled_at))
       line = line.first(line.size() - 1);
     std::vector<double> all;
@@ -135,7 +135,7 @@ class SampledCode {
     }
     if (plain.size() < kFewestPlain && all.size() < kFewestOfAll) return;
     const bool by_plain = plain.size() >= kFewestPlain;
-    // Where a copy loads or stores many lines, one instruction waits for them all.
+    // One instruction waits for all the lines that a copy loads or stores.
     const double executing = by_plain ? Mean(plain) : Median(all);
     const auto told_by = static_cast<double>(by_plain ? plain.size() : all.size());
     for (const LineInstruction* each : line) {
