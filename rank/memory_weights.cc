@@ -12,21 +12,43 @@
 #include <utility>
 #include <vector>
 
+#include "base/shared_pages.h"
+
 namespace tmprof {
 namespace {
 
-struct Sums {
+double SamplesOf(std::span<const SampledPages> seen) {
   double samples = 0;
-  double accesses = 0;  // while they could be sampled
-};
+  for (const SampledPages& each : seen) samples += each.times * each.samples;
+  return samples;
+}
 
-Sums SumsOf(std::span<const SampledPages> seen) {
-  Sums sums;
-  for (const SampledPages& each : seen) {
-    sums.samples += each.times * each.samples;
-    sums.accesses += each.times * each.pages * each.seconds * each.rate;
+// Nobody could sample a target that did not run while a sampler was on.
+bool CouldBeSampled(const MemoryRow& row) { return row.looked_at && row.seen.seconds > 0; }
+
+// Returns how many accesses that are not hidden could be sampled.
+double AccessesWatched(std::span<const MemoryRow> rows) {
+  double accesses = 0;
+  for (const MemoryRow& row : rows) {
+    if (!CouldBeSampled(row)) continue;
+    accesses +=
+        (1 - row.hidden) * row.seen.times * row.seen.pages * row.seen.seconds * row.seen.rate;
   }
-  return sums;
+  return accesses;
+}
+
+// Returns the CPU time of each process that has rows. Files have none of their own.
+std::map<TargetId, double> CpuSecondsOfProcesses(std::span<const MemoryRow> rows) {
+  std::map<TargetId, double> seconds;
+  for (const MemoryRow& row : rows)
+    if (row.target < SharedPages::kFirstFile) seconds[row.target] = row.speed;
+  return seconds;
+}
+
+double SumOf(const std::map<TargetId, double>& seconds) {
+  double sum = 0;
+  for (const auto& [target, of_target] : seconds) sum += of_target;
+  return sum;
 }
 
 // A target may have a million rows. Rates, and times in which pages could be sampled, that differ
@@ -140,31 +162,29 @@ double ChanceOfOneLine(const CacheModel& model, std::span<const CachedPages> pag
   return pairs > 0 ? of_one_line / pairs : model.ChanceOfOneLine(0);
 }
 
-// Returns the misses of an access, of which there are so many in a second of CPU time.
+// Returns the misses for each access, if there are so many accesses in a second of CPU time.
 double PerAccess(const CountedMisses& counted, double accesses_per_second) {
   return (counted.misses + kSamplesMore) / (counted.cpu_seconds * accesses_per_second);
 }
 
-// 0: no target runs.
+// Returns the accesses that are not hidden. 0: no target runs.
 double AccessesPerCpuSecond(std::span<const MemoryRow> rows) {
-  std::map<TargetId, double> speed;
   double accesses = 0;
   for (const MemoryRow& row : rows) {
-    speed[row.target] = row.speed;
-    if (row.looked_at) accesses += row.seen.times * row.seen.pages * row.seen.rate * row.speed;
+    if (!row.looked_at) continue;
+    accesses += (1 - row.hidden) * row.seen.times * row.seen.pages * row.seen.rate * row.speed;
   }
-  double cpu_seconds = 0;
-  for (const auto& [target, of_target] : speed) cpu_seconds += of_target;
+  const double cpu_seconds = SumOf(CpuSecondsOfProcesses(rows));
   return cpu_seconds > 0 ? accesses / cpu_seconds : 0;
 }
 
-// Returns how many accesses to memory could be sampled.
+// Returns how many accesses to memory that are not hidden could be sampled.
 double WatchedBy(const CacheModel& model, std::span<const MemoryRow> rows) {
   double watched = 0;
   for (const MemoryRow& row : rows) {
-    if (!row.looked_at || row.seen.seconds <= 0 || row.speed <= 0) continue;
-    watched += row.seen.times * row.seen.pages * row.seen.seconds * row.seen.rate *
-               model.PartToMemory(row.seen.rate * row.speed);
+    if (!CouldBeSampled(row) || row.speed <= 0) continue;
+    watched += (1 - row.hidden) * row.seen.times * row.seen.pages * row.seen.seconds *
+               row.seen.rate * model.PartToMemory(row.seen.rate * row.speed);
   }
   return watched;
 }
@@ -193,20 +213,18 @@ MemoryWeights::MemoryWeights(std::span<const MemoryRow> rows, const MemoryScale&
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const MemoryRow& row = rows[i];
     if (i == 0 || row.target != rows[i - 1].target) of_target = &rows_by_target[row.target];
-    // Nobody could sample a target that did not run while a sampler was on.
-    if (row.looked_at && row.seen.seconds > 0) of_target->Add(row.seen);
+    if (CouldBeSampled(row)) of_target->Add(row.seen);
   }
   std::map<TargetId, std::vector<SampledPages>> by_target;
   for (auto& [target, seen] : rows_by_target)
     if (!seen.empty()) by_target.emplace(target, std::move(seen).Take());
-  Sums all;
+  double samples = 0;
   for (const auto& [target, seen] : by_target) {
-    const Sums sums = SumsOf(seen);
-    all.samples += sums.samples;
-    all.accesses += sums.accesses;
-    if (sums.samples >= MemoryWorth::kFewestSamples) of_target_.try_emplace(target, seen);
+    const double of_target_alone = SamplesOf(seen);
+    samples += of_target_alone;
+    if (of_target_alone >= MemoryWorth::kFewestSamples) of_target_.try_emplace(target, seen);
   }
-  if (all.samples >= MemoryWorth::kFewestSamples) {
+  if (samples >= MemoryWorth::kFewestSamples) {
     basis_ = MemoryBasis::kSamples;
     if (by_target.size() == 1) {
       all_ = of_target_.begin()->second;
@@ -218,37 +236,45 @@ MemoryWeights::MemoryWeights(std::span<const MemoryRow> rows, const MemoryScale&
     all_.emplace(of_all);
     return;
   }
-  if (scale.llc_bytes && ModelCache(rows, scale, all.samples)) return;
-  double per_access =
-      all.accesses > 0 ? (all.samples + kSamplesMore) / all.accesses : 1 / units_per_sample_;
-  if (const double accesses = AccessesPerCpuSecond(rows); scale.counted && accesses > 0)
-    per_access = PerAccess(*scale.counted, accesses) / units_per_sample_;
+  if (scale.llc_bytes && ModelCache(rows, scale, samples)) return;
+  const double watched = AccessesWatched(rows);
+  double per_access = watched > 0 ? (samples + kSamplesMore) / watched : 1 / units_per_sample_;
+  if (scale.counted) {
+    if (const double accesses = AccessesPerCpuSecond(rows); accesses > 0)
+      per_access = PerAccess(*scale.counted, accesses) / units_per_sample_;
+  }
   all_ = MemoryWorth::InProportion(per_access);
 }
 
 bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, const MemoryScale& scale,
                                double samples) {
   const SamplePairs& pairs = scale.pairs;
-  std::map<double, double> pages_by_rate;
+  struct OfRate {
+    double pages = 0;
+    double seen = 0;  // of these, weighed by the part of their accesses that is not hidden
+  };
+  std::map<double, OfRate> by_rate;
   std::map<TargetId, double> speed;
   for (const MemoryRow& row : rows) {
     speed[row.target] = row.speed;
     // All that is known of the others is that they were sampled.
-    if (row.looked_at)
-      pages_by_rate[Rounded(row.seen.rate * row.speed)] += row.seen.times * row.seen.pages;
+    if (!row.looked_at) continue;
+    OfRate& of_rate = by_rate[Rounded(row.seen.rate * row.speed)];
+    of_rate.pages += row.seen.times * row.seen.pages;
+    of_rate.seen += (1 - row.hidden) * row.seen.times * row.seen.pages;
   }
   std::vector<CachedPages> pages;
   double all_pages = 0;
-  for (const auto& [rate, of_rate] : pages_by_rate) {
-    pages.push_back({.rate = rate, .pages = of_rate});
-    all_pages += of_rate;
+  for (const auto& [rate, of_rate] : by_rate) {
+    pages.push_back({.rate = rate, .pages = of_rate.pages});
+    all_pages += of_rate.pages;
   }
-  double cpu_seconds = 0;  // that `to_memory` below is of
-  for (const auto& [target, of_target] : speed) cpu_seconds += of_target;
+  const std::map<TargetId, double> processes = CpuSecondsOfProcesses(rows);
+  const double cpu_seconds = SumOf(processes);  // that `to_memory` below is of
   const CountedMisses* counted = scale.counted && cpu_seconds > 0 ? &*scale.counted : nullptr;
   struct Tried {
     CacheModel model;
-    double to_memory;
+    double to_memory;  // accesses that are not hidden
     double chance;
   };
   std::vector<Tried> tried;
@@ -257,12 +283,12 @@ bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, const MemoryScal
     const auto model = CacheModel::Make(pages, *scale.llc_bytes, evenness);
     if (!model) continue;
     double to_memory = 0;
-    for (const CachedPages& each : pages)
-      to_memory += each.pages * each.rate * model->PartToMemory(each.rate);
+    for (const auto& [rate, of_rate] : by_rate)
+      to_memory += of_rate.seen * rate * model->PartToMemory(rate);
     if (!std::isnormal(to_memory)) continue;
     tried.push_back(
         {*model, to_memory,
-         Likelihood(pairs, ChanceOfOneLine(*model, pages, pairs.samples), speed.size())});
+         Likelihood(pairs, ChanceOfOneLine(*model, pages, pairs.samples), processes.size())});
     if (counted != nullptr) {
       tried.back().chance =
           std::max(tried.back().chance * Likelihood(*counted, to_memory / cpu_seconds),
@@ -309,7 +335,9 @@ const MemoryWorth& MemoryWeights::WorthOf(TargetId target) const {
 
 MemoryWeights::Weight MemoryWeights::Of(const MemoryRow& row) const {
   const MemoryWorth::Moments moments = WorthOf(row.target).OfPages(row.seen);
-  return {.mean = units_per_sample_ * moments.mean,
+  // Samples tell by themselves what a prefetcher leaves.
+  const double seen = basis_ == MemoryBasis::kSamples ? 1 : 1 - row.hidden;
+  return {.mean = units_per_sample_ * seen * moments.mean,
           .relative_sd = moments.mean > 0 ? std::sqrt(moments.variance) / moments.mean
                                           : std::numeric_limits<double>::infinity()};
 }

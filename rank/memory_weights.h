@@ -26,8 +26,12 @@ struct MemoryRow {
   // because they were sampled, and tell nothing of what a rate is worth.
   bool looked_at = true;
   // CPU time in which the target accesses its pages at their rates. Only its ratio to that of other
-  // rows matters: their pages are in one cache.
+  // rows matters: their pages are in one cache. That of a file is made of its mappers' CPU time,
+  // and is no CPU time beside theirs.
   double speed = 1;
+  // Share of its accesses to memory, in [0, 1], of which a prefetcher hides the latency and which
+  // no counter or sampler of misses sees. 0, too, where nothing tells it.
+  double hidden = 0;
 };
 
 struct MemoryScale {
@@ -58,8 +62,8 @@ enum class MemoryBasis : std::uint8_t {
 // one worth together. If even all samples are too few, a cache of known size is modelled. Where the
 // size is unknown, or there are samples although the cache has room for all pages, each access is
 // taken to be worth the same. Either way the counted misses are shared out among all accesses to
-// memory. Without a count half a sample more than there are is, or, if no sampler was on, each
-// counts as one.
+// memory that are not hidden. Without a count half a sample more than there are is, or, if no
+// sampler was on, each counts as one.
 class MemoryWeights {
  public:
   explicit MemoryWeights(std::span<const MemoryRow> rows, const MemoryScale& scale = {});
@@ -69,7 +73,8 @@ class MemoryWeights {
   // Precondition: a row is of this target.
   const MemoryWorth& WorthOf(TargetId target) const;
 
-  // Accesses to memory of a base page in a second, and their relative deviation.
+  // Accesses to memory of a base page in a second, without hidden ones, and their relative
+  // deviation.
   struct Weight {
     double mean = 0;
     double relative_sd = 0;

@@ -65,7 +65,7 @@ std::vector<RateMoments> RatesOf(const RatedRows& rated) {
 
 // `with_samples`: false where they are not of memory.
 std::vector<MemoryRow> MemoryRowsOf(const RatedRows& rated, std::span<const RateMoments> rates,
-                                    bool with_samples) {
+                                    bool with_samples, const StreamShares& streams = {}) {
   const bool any_is_there = rated.any_is_there();
   std::vector<MemoryRow> rows;
   rows.reserve(rated.rows.size());
@@ -77,26 +77,21 @@ std::vector<MemoryRow> MemoryRowsOf(const RatedRows& rated, std::span<const Rate
                              .seconds = with_samples ? row.watched_seconds : 0,
                              .samples = with_samples ? row.samples : 0},
                     .looked_at = rated.kinds[row.kind].looked_at(),
-                    .speed = row.is_there || !any_is_there ? row.remembered_cpu_seconds : 0});
+                    .speed = row.is_there || !any_is_there ? row.remembered_cpu_seconds : 0,
+                    .hidden = kHiddenOfStream * streams.Of(row.key, PageCount(row.pages))});
   }
   return rows;
 }
 
-// `rated`: the same rows. Streams count for less unless samples tell of them.
 std::vector<MemoryWeights::Weight> MemoryWeightsOf(std::span<const MemoryRow> rows,
-                                                   const RatedRows& rated,
                                                    std::span<const RateMoments> rates,
-                                                   const MemoryScale& scale,
-                                                   const Streams& streams) {
-  const StreamShares shares = streams.Shares();
+                                                   const MemoryScale& scale) {
   const MemoryWeights weights(rows, scale);
   std::vector<MemoryWeights::Weight> of_rows;
   of_rows.reserve(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     of_rows.push_back(weights.Of(rows[i]));
     if (weights.basis() == MemoryBasis::kSamples) continue;
-    const RatedRow& row = rated.rows[i];
-    of_rows.back().mean *= StreamDiscount(shares.Of(row.key, PageCount(row.pages)));
     // A score errs as the rate does, and, unless each access is worth the same, as its worth.
     const double of_rate = std::sqrt(rates[i].variance) / rates[i].mean;
     double& relative_sd = of_rows.back().relative_sd;
@@ -205,6 +200,7 @@ void Ranker::Configure(const Options& options) {
   }
   options_ = options;
   if (!FollowsChanges()) changes_ = {};
+  if (!options_.llc_bytes) streams_ = {};
 }
 
 bool Ranker::IsLive(TargetId target) const {
@@ -235,7 +231,6 @@ void Ranker::Absorb(const EpochProfile& profile) {
                                 : Keeps({.evidence = 0, .accesses = 0});
   last_end_ = profile.end;
   scale_.Look(profile);
-  if (options_.llc_bytes && options_.memory != Memory::kThisEpoch) streams_.Look(profile);
   if (const auto resident = ResidentPages(profile)) resident_ = resident;
   live_.clear();
   for (const Target& target : profile.targets) {
@@ -245,6 +240,11 @@ void Ranker::Absorb(const EpochProfile& profile) {
   // A process that has exited has no memory. If all have, the last live ones count.
   if (!live_.empty())
     std::erase_if(resident_of_, [this](const auto& of) { return !IsLive(of.first); });
+  if (options_.llc_bytes && options_.memory != Memory::kThisEpoch) {
+    streams_.Age(keeps);
+    if (!live_.empty()) streams_.ForgetAllBut(live_);
+    streams_.Look(profile);
+  }
   times_.Fade(keeps);
   times_.Add(profile);
   if (!remembers) {
@@ -472,8 +472,8 @@ void Ranker::EstimateByRate(const EvidenceTable& table, RankSource source, Asked
   const std::vector<RateMoments> rates = RatesOf(rated);
   std::vector<MemoryWeights::Weight> memory;  // of kMemory
   if (source == RankSource::kMemory)
-    memory = MemoryWeightsOf(MemoryRowsOf(rated, rates, SamplesAreOfMemory()), rated, rates,
-                             ScaleOfMemory(), streams_);
+    memory = MemoryWeightsOf(MemoryRowsOf(rated, rates, SamplesAreOfMemory(), streams_.Shares()),
+                             rates, ScaleOfMemory());
   PageEstimates shared(JoinsRowsOf(table) ? pages_.pages().size() : 0);
   for (std::size_t i = 0; i < rated.rows.size(); ++i) {
     const RatedRow& row = rated.rows[i];

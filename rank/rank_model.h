@@ -141,6 +141,9 @@ class Ranker {
   void Score(RankSource source, Scores& scores, std::vector<RowlessScore>* rowless = nullptr) const;
   Estimates Estimate(RankSource source) const;
 
+  // Blocks of 2 MiB of which it is remembered if they are streamed through.
+  std::size_t stream_blocks() const { return streams_.blocks(); }
+
   // True if what is remembered tells what access rates are worth: enough samples of accesses to
   // memory, of pages whose accessed bits were read, or a cache to model.
   bool TellsMemory() const;
@@ -212,7 +215,9 @@ class Ranker {
   std::vector<TargetId> live_;  // ascending: those that the last profile lists as not exited
   std::optional<MonotonicTime> last_end_;
   SampleScale scale_;
-  Streams streams_;  // of what is remembered; kMemory by a model of the cache discounts them
+  // kMemory by a model of the cache discounts them. They are forgotten with the evidence of their
+  // pages.
+  Streams streams_;
   std::optional<PageCount> resident_;          // of live targets, as last told
   std::map<TargetId, PageCount> resident_of_;  // of each target, as last told
 };

@@ -3,6 +3,8 @@
 #include "rank/streams.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 
 namespace tmprof {
 namespace {
@@ -28,6 +30,8 @@ constexpr double kSoonOfBursts = 0.75;
 constexpr double kMostSoonByChance = 0.75;
 // Older visits weigh half after so many.
 constexpr std::uint64_t kVisitsKept = 64;
+// A block is forgotten with the rows of evidence of its pages (kForgotten, evidence.cc).
+constexpr double kLeastKept = 1.0 / 1024;
 
 PageKey BlockOf(PageKey page) {
   return {page.target, Vpn(page.vpn.value() / kStreamBlock * kStreamBlock)};
@@ -81,10 +85,36 @@ void Streams::Look(const EpochProfile& epoch) {
     std::size_t telling = 0;
     for (; end < pages.size() && BlockOf(pages.key(end)) == block; ++end) {
       telling += Tells(pages, end) ? 1 : 0;
+      if (pages.span_pages[end] > 1 && pages.looks[end] > 0)
+        ForgetWithin(pages.key(end), PageCount(pages.span_pages[end]));
     }
     if (telling >= kFewestPages) LookAtBlock(pages, begin, end);
     begin = end;
   }
+}
+
+void Streams::ForgetWithin(PageKey first, PageCount pages) {
+  const PageKey end{first.target, first.vpn + pages};
+  blocks_.erase(blocks_.lower_bound(BlockOf(first)), blocks_.lower_bound(end));
+}
+
+void Streams::Age(const Keeps& keeps) {
+  std::optional<TargetId> target;
+  double keep = 1;
+  for (auto block = blocks_.begin(); block != blocks_.end();) {
+    if (target != block->first.target) {
+      target = block->first.target;
+      keep = keeps.Of(*target).evidence;
+    }
+    block->second.kept *= keep;
+    block = block->second.kept < kLeastKept ? blocks_.erase(block) : std::next(block);
+  }
+}
+
+void Streams::ForgetAllBut(std::span<const TargetId> live) {
+  std::erase_if(blocks_, [live](const auto& block) {
+    return !std::ranges::binary_search(live, block.first.target);
+  });
 }
 
 void Streams::LookAtBlock(const PageColumns& pages, std::size_t begin, std::size_t end) {
@@ -115,6 +145,7 @@ void Streams::LookAtBlock(const PageColumns& pages, std::size_t begin, std::size
     block.all_seconds += seconds;
   }
   ++block.visits;
+  block.kept = 1;
   if (predicts) {
     const double off = finds - predicted;
     block.scored.Add({.visits = 1,

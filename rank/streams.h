@@ -21,11 +21,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "base/epoch_profile.h"
 #include "base/page_key.h"
 #include "base/units.h"
+#include "rank/ageing.h"
 
 namespace tmprof {
 
@@ -36,14 +38,10 @@ inline constexpr double kHiddenOfStream = 61.0 / 64;
 
 inline constexpr std::size_t kStreamBlock = 512;  // pages that are found together or not at all
 
-// Returns the part of a memory score that remains. `share`: the part of the accesses that are of a
-// stream, in [0, 1].
-constexpr double StreamDiscount(double share) { return 1 - kHiddenOfStream * share; }
-
 // The shares of accesses that are of streams, as they were told at some time.
 class StreamShares {
  public:
-  // Returns the share of the accesses to these pages, in [0, 1]; 0 where nothing tells.
+  // Returns that of the accesses to these pages, in [0, 1]; 0 where nothing tells.
   double Of(PageKey first, PageCount pages) const;
 
  private:
@@ -57,14 +55,23 @@ class StreamShares {
 
 class Streams {
  public:
-  // Oldest first. Records without time, of huge pages and of regions tell nothing.
+  // Epochs come oldest first. Records without time tell nothing. A huge page or region tells
+  // nothing of its pages, and what was known of their blocks is forgotten.
   void Look(const EpochProfile& epoch);
 
-  // Those of each block, told by it and its neighbours: an array is mostly larger than one block.
+  // Evidence from before the next epoch keeps so much of its weight. A block is forgotten if next
+  // to nothing is left of evidence as old as its last visit.
+  void Age(const Keeps& keeps);
+  // Forgets all other targets. Precondition: `live` ascends.
+  void ForgetAllBut(std::span<const TargetId> live);
+
+  // Returns those of each block, told by it and its neighbours: an array is mostly larger than one
+  // block.
   StreamShares Shares() const;
+  std::size_t blocks() const { return blocks_.size(); }  // that are remembered
 
  private:
-  // Counts visits whose outcome was predicted.
+  // Sums over visits whose outcome was predicted.
   struct Scored {
     double visits = 0;
     double finds = 0;
@@ -83,10 +90,12 @@ class Streams {
     double all_finds = 0;
     double all_seconds = 0;
     std::uint64_t visits = 0;
+    double kept = 1;  // weight of evidence as old as the last visit
     Scored scored;
 
     void Fade();
   };
+  void ForgetWithin(PageKey first, PageCount pages);
   void LookAtBlock(const PageColumns& pages, std::size_t begin, std::size_t end);
 
   std::map<PageKey, Block> blocks_;  // by their first page

@@ -65,6 +65,7 @@ SpanWeights WeightsOf(const EvidenceTable& table, std::span<const std::uint32_t>
     rows.push_back(row);
   };
   const RateView view(table, RankSource::kReferences);
+  const StreamShares shares = streams.Shares();
   TargetTime time;
   for (std::size_t span = 0; span < row_of.size(); ++span) {
     const std::uint32_t row = row_of[span];
@@ -77,7 +78,8 @@ SpanWeights WeightsOf(const EvidenceTable& table, std::span<const std::uint32_t>
          .seen = {.pages = static_cast<double>(table.span_pages[row]),
                   .seconds = time.watched_seconds,
                   .samples = table.evidence[row].samples()},
-         .looked_at = view.TellsOfBits(table.evidence[row])},
+         .looked_at = view.TellsOfBits(table.evidence[row]),
+         .hidden = kHiddenOfStream * shares.Of(key, PageCount(table.span_pages[row]))},
         time.cpu_seconds);
   }
   for (std::size_t span = 0; span < shared.spans(); ++span) {
@@ -86,16 +88,10 @@ SpanWeights WeightsOf(const EvidenceTable& table, std::span<const std::uint32_t>
   }
   const MemoryWeights weights(rows, scale);
   SpanWeights of_spans(weights.basis());
-  const StreamShares shares = streams.Shares();
   for (std::size_t span = 0; span < rows.size(); ++span) {
     const MemoryWeights::Weight weight = weights.Of(rows[span]);
     const double rate = rows[span].seen.rate;
-    double discount = 1;
-    if (weights.basis() != MemoryBasis::kSamples && span < row_of.size()) {
-      const std::uint32_t row = row_of[span];
-      discount = StreamDiscount(shares.Of(table.key[row], PageCount(table.span_pages[row])));
-    }
-    of_spans.Add(rate > 0 ? discount * weight.mean / rate : 0, weight.relative_sd);
+    of_spans.Add(rate > 0 ? weight.mean / rate : 0, weight.relative_sd);
   }
   return of_spans;
 }

@@ -10,6 +10,8 @@
 #include <random>
 #include <vector>
 
+#include "base/shared_pages.h"
+
 namespace tmprof {
 namespace memory_weights_test {
 
@@ -104,6 +106,54 @@ TEST(MemoryWeightsTest, CountedMissesAreSharedOut) {
     EXPECT_EQ(told.basis(),
               llc_bytes == kLlcBytes ? MemoryBasis::kCacheModel : MemoryBasis::kProportion)
         << "the cache does not hold all, whatever its size is said to be";
+  }
+}
+
+// Two processes of 1 s each map a file, whose clock runs at the pace of both.
+TEST(MemoryWeightsTest, CountedMissesAreOfTheCpuTimeOfProcessesAlone) {
+  std::vector<MemoryRow> rows;
+  for (const TargetId target : {TargetId(0), TargetId(1), SharedPages::kFirstFile}) {
+    for (MemoryRow row : StackAndTable(0, 0)) {
+      row.target = target;
+      row.speed = target == SharedPages::kFirstFile ? 2 : 1;
+      rows.push_back(row);
+    }
+  }
+  for (const double llc_bytes : {2 * kLlcBytes, 1e9}) {
+    const MemoryWeights told(rows, {.llc_bytes = llc_bytes,
+                                    .counted = CountedMisses{.misses = 5e6, .cpu_seconds = 100}});
+    double all = 0;  // in the 2 s of both processes
+    for (const MemoryRow& row : rows) all += row.speed * told.Of(row).mean;
+    EXPECT_NEAR(all, 2 * 50'000, 2 * 500) << llc_bytes << ": rates are rounded";
+  }
+}
+
+TEST(MemoryWeightsTest, AHiddenAccessIsNotAmongTheCountedMisses) {
+  std::vector<MemoryRow> rows = StackAndTable(0, 0);
+  for (std::size_t i = 0; i < rows.size(); i += 2) rows[i].hidden = 0.75;
+  for (const double llc_bytes : {kLlcBytes, 1e9}) {
+    const MemoryWeights told(rows, {.llc_bytes = llc_bytes,
+                                    .counted = CountedMisses{.misses = 5e6, .cpu_seconds = 100}});
+    double all = 0;
+    for (const MemoryRow& row : rows) all += told.Of(row).mean;
+    EXPECT_NEAR(all, 50'000, 500) << llc_bytes << ": rates are rounded";
+    EXPECT_NEAR(told.Of(rows[510]).mean / told.Of(rows[511]).mean, 0.25, 1e-9);
+  }
+}
+
+TEST(MemoryWeightsTest, FewSamplesAreOfAccessesThatAreNotHidden) {
+  constexpr double kSeconds = 10;
+  std::vector<MemoryRow> rows = StackAndTable(kSeconds, 9);
+  for (std::size_t i = 0; i < rows.size(); i += 2) rows[i].hidden = 0.75;
+  for (const std::optional<double> llc_bytes :
+       {std::optional(kLlcBytes), std::optional<double>()}) {
+    const MemoryWeights told(rows, {.units_per_sample = 1'000, .llc_bytes = llc_bytes});
+    double expected = 0;
+    for (MemoryRow row : rows) {
+      row.seen.samples = row.seen.seconds = 0;
+      expected += told.Of(row).mean;
+    }
+    EXPECT_NEAR(expected, 9.5 * 1'000 / kSeconds, 1) << llc_bytes.has_value();
   }
 }
 

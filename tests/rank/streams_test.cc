@@ -33,8 +33,9 @@ constexpr double kVisit = 2;   // seconds
 // The time of each page's first access after the visit's begin; beyond the visit: not seen.
 using Accesses = std::function<double(std::uint64_t page)>;
 
-void Visit(EpochProfile& epoch, std::uint64_t first, const Accesses& accesses) {
-  for (std::uint64_t page = 0; page < kPages; ++page) {
+void Visit(EpochProfile& epoch, std::uint64_t first, const Accesses& accesses,
+           std::uint64_t pages = kPages) {
+  for (std::uint64_t page = 0; page < pages; ++page) {
     const double at = accesses(page);
     const bool is_found = at < kVisit;
     Append(epoch.pages, {.key = {kTarget, Vpn(first + page)},
@@ -137,6 +138,95 @@ TEST(Streams, LittleEvidenceTellsNothing) {
     streams.Look(epoch);
   }
   EXPECT_EQ(streams.Shares().Of({kTarget, Vpn(0)}, PageCount(kPages)), 0);
+}
+
+TEST(Streams, OldVisitsCountForLess) {
+  EXPECT_LT(
+      ShareOf([](auto& random,
+                 std::uint64_t index) { return index < 640 ? Streamed(random) : AtRandom(random); },
+              /*epochs=*/640 + 256),
+      0.2);
+}
+
+// Nine visits of 16 pages that are found every fourth time: too few finds for one block alone.
+TEST(Streams, NeighboursTellOfABlock) {
+  const auto share_of_first = [](std::uint64_t blocks, std::uint64_t apart) {
+    std::mt19937_64 random(1);
+    Streams streams;
+    for (std::uint64_t index = 0; index < 9; ++index) {
+      EpochProfile epoch = EpochAt(index);
+      const double at = index % 3 == 0 ? 0.5 : 1e9;
+      for (std::uint64_t block = 0; block < blocks; ++block)
+        Visit(epoch, 512 * apart * block, [at](std::uint64_t) { return at; }, /*pages=*/16);
+      streams.Look(epoch);
+    }
+    return streams.Shares().Of({kTarget, Vpn(0)}, PageCount(16));
+  };
+  EXPECT_EQ(share_of_first(1, 1), 0);
+  EXPECT_GT(share_of_first(3, 1), 0.3);
+  EXPECT_EQ(share_of_first(3, 3), 0) << "blocks beyond two others are no neighbours";
+}
+
+Streams SeenFor(std::uint64_t epochs) {
+  std::mt19937_64 random(1);
+  Streams streams;
+  for (std::uint64_t index = 0; index < epochs; ++index) {
+    EpochProfile epoch = EpochAt(index);
+    Visit(epoch, kStreamed, Streamed(random));
+    streams.Look(epoch);
+  }
+  return streams;
+}
+
+TEST(Streams, ABlockIsForgottenWithTheEvidenceOfItsLastVisit) {
+  Streams streams = SeenFor(40);
+  ASSERT_EQ(streams.blocks(), 1u);
+  const Keeps half(Keep{.evidence = 0.5});
+  for (int epoch = 0; epoch < 9; ++epoch) streams.Age(half);
+  EXPECT_GT(streams.Shares().Of({kTarget, Vpn(0)}, PageCount(kPages)), 0.8);
+  EpochProfile again = EpochAt(40);
+  std::mt19937_64 random(2);
+  Visit(again, kStreamed, Streamed(random));
+  streams.Look(again);
+  for (int epoch = 0; epoch < 9; ++epoch) streams.Age(half);
+  EXPECT_EQ(streams.blocks(), 1u) << "it was visited since";
+  streams.Age(half);
+  streams.Age(half);
+  EXPECT_EQ(streams.blocks(), 0u);
+}
+
+TEST(Streams, ATargetThatIsGoneIsForgotten) {
+  Streams streams = SeenFor(40);
+  streams.ForgetAllBut(std::vector{TargetId(0), kTarget});
+  EXPECT_EQ(streams.blocks(), 1u);
+  streams.ForgetAllBut(std::vector{TargetId(0), TargetId(2)});
+  EXPECT_EQ(streams.blocks(), 0u);
+}
+
+TEST(Streams, AHugePageThatTakesABlocksPlaceCountsInFull) {
+  Streams streams = SeenFor(40);
+  ASSERT_GT(streams.Shares().Of({kTarget, Vpn(0)}, PageCount(kPages)), 0.8);
+  EpochProfile epoch = EpochAt(40);
+  Append(epoch.pages, {.key = {kTarget, Vpn(0)}, .span = PageCount(512), .looks = 1});
+  streams.Look(epoch);
+  EXPECT_EQ(streams.Shares().Of({kTarget, Vpn(0)}, PageCount(kPages)), 0);
+}
+
+// The daemon runs for months.
+TEST(Streams, ARankerForgetsThoseOfProcessesThatHaveExited) {
+  Ranker::Options options = Ranker::DefaultOptions(RankModel::kRate);
+  options.llc_bytes = 64 << 10;
+  Ranker ranker(options);
+  std::mt19937_64 random(1);
+  for (std::uint64_t index = 0; index < 20; ++index) {
+    EpochProfile epoch = EpochAt(index);
+    const TargetId target(static_cast<std::uint32_t>(index));
+    epoch.targets.front().id = target;
+    Visit(epoch, kStreamed, Streamed(random));
+    for (TargetId& of : epoch.pages.target) of = target;
+    ranker.Absorb(epoch);
+  }
+  EXPECT_EQ(ranker.stream_blocks(), 1u);
 }
 
 // Both arrays are found as often, and no cache has room for them.
