@@ -30,6 +30,7 @@ void KnownEvidence::Look(const EpochProfile& epoch) {
       });
   if (watched) samples_watched_ += samples;
   samples_of_time_ |= HasSamplesOfTime(epoch);
+  LookAtSampled(epoch);
   samples_are_of_memory_ |= std::ranges::any_of(epoch.sources, [](const SourceStatus& source) {
     return source.samples_of == SampleSubject::kMemory;
   });
@@ -43,6 +44,26 @@ void KnownEvidence::Look(const EpochProfile& epoch) {
   if (any(accesses->loads) || any(accesses->stores)) ++without_misses_;
 }
 
+void KnownEvidence::LookAtSampled(const EpochProfile& epoch) {
+  const bool may_be_sampled =
+      epoch.sources.empty() || std::ranges::any_of(epoch.sources, [](const SourceStatus& source) {
+        return source.role == SourceRole::kSamples;
+      });
+  // Samples of time tell no misses, however many there are.
+  if (samples_of_time_) evidence_ = {};
+  if (enough_are_looked_at_ || samples_of_time_ || !(samples_ || may_be_sampled)) return;
+  PartedEvidence of_epoch;
+  of_epoch.Take(epoch);
+  if (!evidence_.AddAlike(of_epoch)) {
+    PartedEvidence both;
+    both.Join(evidence_, Keeps(), of_epoch);
+    both.Part();
+    evidence_ = std::move(both);
+  }
+  enough_are_looked_at_ = SamplesOfLookedAt(evidence_.table()) >= MemoryWorth::kFewestSamples;
+  if (enough_are_looked_at_) evidence_ = {};
+}
+
 RankSource KnownEvidence::Best() const {
   if (with_accesses_ > 0 && (with_accesses_ == with_pages_ || (!bits_ && !samples_))) {
     return RankSource::kTruth;
@@ -52,19 +73,19 @@ RankSource KnownEvidence::Best() const {
 }
 
 bool KnownEvidence::SamplesTellMemory() const {
-  return WhySamplesTellNoMemory().empty() && samples_watched_ >= MemoryWorth::kFewestSamples;
+  return WhySamplesTellNoMemory().empty() && samples_watched_ >= MemoryWorth::kFewestSamples &&
+         enough_are_looked_at_;
 }
 
 bool KnownEvidence::TellsMemory(RankModel model) const {
   return model == RankModel::kRate && (models_cache_ ? WhyNoMemory().empty() : SamplesTellMemory());
 }
 
-RankBasis KnownEvidence::BasisFor(RankWeight weight, RankModel model, RankUse use,
-                                  bool tells_memory) const {
-  TellingEvidence evidence{.memory = tells_memory,
+RankBasis KnownEvidence::BasisFor(RankWeight weight, RankModel model, RankUse use) const {
+  TellingEvidence evidence{.memory = TellsMemory(model),
                            .misses = TellsMisses(),
-                           .memory_samples_alone = samples_ && !bits_ && samples_are_of_memory_ &&
-                                                   !samples_of_time_ && with_accesses_ == 0,
+                           .memory_samples_alone = samples_ && !bits_ &&
+                                                   SamplesAreOfMemoryAlone() && with_accesses_ == 0,
                            .accesses = Best()};
   // Without rates nobody expects accesses to memory.
   if (!evidence.memory && !evidence.misses && !evidence.memory_samples_alone && epochs_ > 0 &&
@@ -119,15 +140,16 @@ Status KnownEvidence::Require(RankSource source, std::string attempted, std::str
 }
 
 Result<RankBasis> KnownEvidence::Choose(const RankChoice& asked, RankModel model, RankUse use,
-                                        bool tells_memory, std::string attempted,
-                                        std::string object) const {
+                                        std::string attempted, std::string object) const {
   if (!asked.evidence && asked.weight == RankWeight::kStall) {
     return Fail(BadInput(attempted + " by stall", std::move(object), std::string(kWhyNoStall),
                          "use --rank-weight memory, by which all accesses to memory count alike"));
   }
   RankBasis basis = asked.evidence
                         ? RankBasis{.source = *asked.evidence, .weight = WeightOf(*asked.evidence)}
-                        : BasisFor(asked.weight, model, use, tells_memory);
+                        : BasisFor(asked.weight, model, use);
+  if (asked.evidence == RankSource::kSamples && SamplesAreOfMemoryAlone())
+    basis.weight = RankWeight::kMemory;
   attempted += fmt::format(" by {}", Name(basis.source));
   if (Status known = Require(basis.source, std::move(attempted), std::move(object)); !known) {
     return Fail(std::move(known.error()));

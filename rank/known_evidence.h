@@ -9,6 +9,7 @@
 
 #include "base/epoch_profile.h"
 #include "base/result.h"
+#include "rank/parted_evidence.h"
 #include "rank/rank_model.h"
 #include "rank/rank_weight.h"
 
@@ -31,28 +32,25 @@ class KnownEvidence {
   // The source to go by unless another one is asked for: exact accesses where all epochs with pages
   // have them, else accessed bits, samples or both, else exact accesses of some epochs.
   RankSource Best() const;
-  // True if enough accesses to memory were sampled to tell what access rates are worth.
+  // True if enough accesses to memory, of pages whose accessed bits were read at some time, were
+  // sampled to tell what access rates are worth.
   bool SamplesTellMemory() const;
   // True if samples do, or a cache is modelled, and the rank model estimates rates.
   bool TellsMemory(RankModel model) const;
-  // Tells what a ranking by the weight goes by. `tells_memory` is TellsMemory() unless the caller
-  // knows better. Precondition: the weight is not kStall.
-  RankBasis BasisFor(RankWeight weight, RankModel model, RankUse use) const {
-    return BasisFor(weight, model, use, TellsMemory(model));
-  }
-  RankBasis BasisFor(RankWeight weight, RankModel model, RankUse use, bool tells_memory) const;
-  RankSource BestToPlaceBy(RankModel model) const {
-    return BasisFor(RankWeight::kMemory, model, RankUse::kPlace).source;
-  }
+  // Returns what a ranking by the weight goes by. Precondition: the weight is not kStall.
+  RankBasis BasisFor(RankWeight weight, RankModel model, RankUse use) const;
   RankSource BestToJudgePlacement(RankModel model) const {
     return BasisFor(RankWeight::kMemory, model, RankUse::kShow).source;
   }
   // Returns what the choice goes by. Refuses as Require() does, and says by what it was attempted.
-  // Refuses the weight kStall. `tells_memory` as of BasisFor().
-  Result<RankBasis> Choose(const RankChoice& asked, RankModel model, RankUse use, bool tells_memory,
+  // Refuses the weight kStall.
+  Result<RankBasis> Choose(const RankChoice& asked, RankModel model, RankUse use,
                            std::string attempted, std::string object) const;
 
  private:
+  // Counts samples of pages whose accessed bits were read, until there are enough.
+  void LookAtSampled(const EpochProfile& epoch);
+  bool SamplesAreOfMemoryAlone() const { return samples_are_of_memory_ && !samples_of_time_; }
   bool TellsMisses() const { return with_misses_ > 0 && with_misses_ == with_pages_; }
   std::string WhySamplesTellNoMemory() const;  // empty: accesses to memory were sampled
   std::string WhyNoMemory() const;             // empty: they are known
@@ -69,6 +67,8 @@ class KnownEvidence {
   double samples_watched_ = 0;          // of epochs with a sampler on
   bool samples_of_time_ = false;        // some samples are
   bool samples_are_of_memory_ = false;  // a sampler of accesses to memory was there
+  bool enough_are_looked_at_ = false;   // samples of pages whose accessed bits were read
+  PartedEvidence evidence_;             // of all epochs, until they are enough
 };
 
 }  // namespace tmprof

@@ -612,9 +612,19 @@ MemoryScale Ranker::ScaleOfMemory() const {
 
 bool Ranker::TellsMemory() const {
   if (options_.model != RankModel::kRate) return false;
-  if (options_.llc_bytes) return true;
+  if (options_.llc_bytes) return KnowsBits();
   if (!scale_.accesses_per_sample() || !SamplesAreOfMemory()) return false;
   return SamplesOfLookedAt(evidence_.spans()) >= MemoryWorth::kFewestSamples;
+}
+
+bool Ranker::KnowsBits() const {
+  return std::ranges::any_of(evidence_.spans().evidence,
+                             [](const Evidence& of) { return of.looks > 0; });
+}
+
+bool Ranker::MemorySamplesAlone() const {
+  return scale_.accesses_per_sample() && SamplesAreOfMemory() && !KnowsBits() &&
+         std::ranges::any_of(table().evidence, [](const Evidence& of) { return of.samples() > 0; });
 }
 
 PageCount Ranker::PagesOfHitRates(RankSource source) const {

@@ -144,9 +144,11 @@ class Ranker {
   // Blocks of 2 MiB of which it is remembered if they are streamed through.
   std::size_t stream_blocks() const { return streams_.blocks(); }
 
-  // True if what is remembered tells what access rates are worth: enough samples of accesses to
-  // memory, of pages whose accessed bits were read, or a cache to model.
+  // True if what is remembered tells what access rates are worth: accessed bits, and enough samples
+  // of accesses to memory by their pages, or a cache to model.
   bool TellsMemory() const;
+  // True if all that is remembered is samples of accesses to memory.
+  bool MemorySamplesAlone() const;
   // False if some samples tell where time was spent: kMemory goes by none of them then.
   bool SamplesAreOfMemory() const { return !scale_.has_samples_of_time(); }
 
@@ -182,6 +184,7 @@ class Ranker {
   using PageEstimates = std::vector<PageEstimate>;  // by row of pages_.pages()
 
   bool FollowsChanges() const;
+  bool KnowsBits() const;              // some accessed bit was read
   bool IsLive(TargetId target) const;  // true of all where none is listed
   MemoryScale ScaleOfMemory() const;
   Keeps KeepsAfter(const Ages& ages, bool lists_targets) const;

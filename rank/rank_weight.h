@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The score of a page counts one of these. Views, `eval`, `advise`, `convert` and tmprofd all go by
-// it.
+// Names what the score of a page counts. Views, `eval`, `advise`, `convert` and tmprofd all go by
+// this.
 
 #pragma once
 
@@ -65,7 +65,7 @@ enum class RankUse : std::uint8_t {
 // scores count all accesses.
 RankBasis BasisOf(RankWeight weight, const TellingEvidence& evidence, RankUse use);
 
-// Tells what scores by this evidence count.
+// Returns what scores by this evidence count. Samples may be of any accesses.
 RankWeight WeightOf(RankSource source);
 
 // "memory", "memory (misses)", "accesses (combined)": the weight, and the evidence if that has

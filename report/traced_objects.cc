@@ -18,7 +18,6 @@
 #include "base/epoch_profile.h"
 #include "base/human_units.h"
 #include "rank/known_evidence.h"
-#include "rank/memory_worth.h"
 #include "rank/rank_weight.h"
 #include "rank/total_ranker.h"
 #include "report/first_rows.h"
@@ -171,18 +170,19 @@ class Observed {
   bool has_samplers() const { return has_samplers_; }
   // Exact counts have no part in it. Refuses what KnownEvidence::Choose() does.
   Result<RankBasis> Basis(RankWeight weight, const std::string& trace) const {
-    const bool tells_memory =
-        known_.TellsMemory(RankModel::kRate) && (llc_bytes_ || EnoughAreOfLookedAt());
-    Result<RankBasis> basis = known_.Choose({.weight = weight}, RankModel::kRate, RankUse::kPlace,
-                                            tells_memory, "list objects", trace);
-    if (basis && IsExact(basis->source)) {
-      return RankBasis{.source = RankSource::kCombined, .weight = RankWeight::kAccesses};
-    }
-    return basis;
+    Result<RankBasis> basis =
+        known_.Choose({.weight = weight}, RankModel::kRate, RankUse::kPlace, "list objects", trace);
+    if (!basis || !IsExact(basis->source)) return basis;
+    RankBasis instead{.source = RankSource::kCombined,
+                      .weight = RankWeight::kAccesses,
+                      .why_not = std::move(basis->why_not)};
+    if (basis->weight == RankWeight::kMemory)
+      instead.why_not = "objects go by accessed bits and samples, not by exact counts";
+    return instead;
   }
   // nullopt: samples tell accesses to memory.
   std::optional<std::uint64_t> modelled_llc_bytes() const {
-    return known_.SamplesTellMemory() && EnoughAreOfLookedAt() ? std::nullopt : llc_bytes_;
+    return known_.SamplesTellMemory() ? std::nullopt : llc_bytes_;
   }
   // Takes accesses as this source has them.
   EpochAccesses Accesses(RankSource source) const {
@@ -191,10 +191,6 @@ class Observed {
   }
 
  private:
-  bool EnoughAreOfLookedAt() const {
-    return SamplesOfLookedAt(ranker_.table()) >= MemoryWorth::kFewestSamples;
-  }
-
   std::optional<std::uint64_t> llc_bytes_;
   TotalRanker ranker_;
   KnownEvidence known_;

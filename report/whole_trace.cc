@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 
 #include "rank/memory_traffic.h"
-#include "rank/memory_worth.h"
 #include "report/format.h"
 #include "report/hit_rate_text.h"
 
@@ -232,10 +231,7 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
   if (!end) return Fail(std::move(end.error()));
   totals.end = std::move(*end);
   totals.accesses_per_sample = scale.accesses_per_sample();
-  if (!whole.known.SamplesTellMemory() ||
-      SamplesOfLookedAt(whole.ranker.table()) < MemoryWorth::kFewestSamples) {
-    totals.modelled_llc_bytes = trace.llc_bytes;
-  }
+  if (!whole.known.SamplesTellMemory()) totals.modelled_llc_bytes = trace.llc_bytes;
 
   if (!lengths.empty()) {
     const auto tenth = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 10);
@@ -254,12 +250,8 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
 
 Status ChooseBasis(WholeTrace& whole, const RankChoice& asked, std::string attempted) {
   const RankModel model = whole.ranker.model();
-  const bool tells_memory =
-      whole.known.TellsMemory(model) &&
-      (whole.totals.modelled_llc_bytes ||
-       SamplesOfLookedAt(whole.ranker.table()) >= MemoryWorth::kFewestSamples);
-  Result<RankBasis> basis = whole.known.Choose(asked, model, RankUse::kShow, tells_memory,
-                                               std::move(attempted), whole.totals.trace);
+  Result<RankBasis> basis =
+      whole.known.Choose(asked, model, RankUse::kShow, std::move(attempted), whole.totals.trace);
   if (!basis) return Fail(std::move(basis.error()));
   whole.totals.basis = *std::move(basis);
   return {};

@@ -155,7 +155,11 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
 
 RankSource Placer::RankNow() const {
   if (options_.rank != RankSource::kMemory) return options_.rank;
-  return BasisOf(RankWeight::kMemory, {.memory = ranker_.TellsMemory()}, RankUse::kPlace).source;
+  return BasisOf(RankWeight::kMemory,
+                 {.memory = ranker_.TellsMemory(),
+                  .memory_samples_alone = ranker_.MemorySamplesAlone()},
+                 RankUse::kPlace)
+      .source;
 }
 
 void Placer::FollowTargets(const EpochProfile& epoch, std::span<const PlacedTarget> targets) {

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -95,7 +97,8 @@ TEST(KnownEvidence, TakesMemoryByAModelOfTheCacheWhereBitsAreKnown) {
   EXPECT_TRUE(modelled.TellsMemory(RankModel::kRate));
   EXPECT_FALSE(modelled.TellsMemory(RankModel::kSum));
   EXPECT_FALSE(modelled.SamplesTellMemory());
-  EXPECT_EQ(modelled.BestToPlaceBy(RankModel::kRate), RankSource::kMemory);
+  EXPECT_EQ(modelled.BasisFor(RankWeight::kMemory, RankModel::kRate, RankUse::kPlace).source,
+            RankSource::kMemory);
   KnownEvidence sampled(/*models_cache=*/true);
   sampled.Look(EpochSampled(SampleSubject::kMemory, 1, 30));
   EXPECT_TRUE(sampled.SamplesTellMemory());
@@ -138,8 +141,7 @@ TEST(KnownEvidence, GoesByTheBestThatTheEpochsHave) {
 
 Result<RankBasis> Chosen(const KnownEvidence& known, const RankChoice& asked,
                          RankModel model = RankModel::kRate) {
-  return known.Choose(asked, model, RankUse::kShow, known.TellsMemory(model), "list hot pages",
-                      "t.data");
+  return known.Choose(asked, model, RankUse::kShow, "list hot pages", "t.data");
 }
 
 TEST(KnownEvidence, ARefusalNamesTheEvidenceThatWasAskedFor) {
@@ -183,9 +185,40 @@ TEST(KnownEvidence, SamplesOfMissesAloneAreOfMemory) {
   KnownEvidence misses;
   misses.Look(EpochSampled(SampleSubject::kMemory, 0, 3));
   EXPECT_EQ(TextOf(*Chosen(misses, {})), "memory (samples)");
+  EXPECT_EQ(TextOf(*Chosen(misses, {.evidence = RankSource::kSamples})), "memory (samples)")
+      << "the same scores count the same";
   KnownEvidence time;
   time.Look(EpochSampled(SampleSubject::kTime, 0, 3));
   EXPECT_EQ(TextOf(*Chosen(time, {})), "accesses (samples)");
+  EXPECT_EQ(TextOf(*Chosen(time, {.evidence = RankSource::kSamples})), "accesses (samples)");
+}
+
+// Two epochs: the first looks at page 1 alone, in the second it has so many samples and page 2 has
+// 100. A ranker of all of it is the daemon's.
+TEST(KnownEvidence, SamplesOfPagesThatWereLookedAtTellMemoryInEachProgram) {
+  for (const std::uint32_t samples : {29u, 30u}) {
+    EpochProfile looked = EpochSampled(SampleSubject::kMemory, 1, 0);
+    EpochProfile sampled = EpochSampled(SampleSubject::kMemory, 0, samples);
+    Append(sampled.pages, {.key = {TargetId(0), Vpn(2)}, .load_samples = 100});
+    KnownEvidence known;
+    Ranker ranker({.model = RankModel::kRate,
+                   .memory = Ranker::Memory::kHalfLife,
+                   .half_life = std::chrono::hours(1'000'000)});
+    std::uint64_t index = 0;
+    for (EpochProfile* epoch : {&looked, &sampled}) {
+      epoch->index = index;
+      epoch->start = MonotonicTime(std::chrono::seconds(index));
+      epoch->end = MonotonicTime(std::chrono::seconds(++index));
+      epoch->sources.front().accesses_per_sample = 1'000;
+      known.Look(*epoch);
+      ranker.Absorb(*epoch);
+    }
+    EXPECT_EQ(known.SamplesTellMemory(), samples == 30);
+    EXPECT_EQ(known.TellsMemory(RankModel::kRate), samples == 30);
+    EXPECT_EQ(Chosen(known, {})->source,
+              samples == 30 ? RankSource::kMemory : RankSource::kCombined);
+    EXPECT_EQ(ranker.TellsMemory(), samples == 30);
+  }
 }
 
 // To rank by, and to judge by.
@@ -193,7 +226,8 @@ std::pair<RankSource, RankSource> BestForPlacementOf(const EpochProfile& epoch,
                                                      RankModel model = RankModel::kRate) {
   KnownEvidence known;
   known.Look(epoch);
-  return {known.BestToPlaceBy(model), known.BestToJudgePlacement(model)};
+  return {known.BasisFor(RankWeight::kMemory, model, RankUse::kPlace).source,
+          known.BestToJudgePlacement(model)};
 }
 
 std::pair<RankSource, RankSource> Both(RankSource source) { return {source, source}; }
