@@ -57,6 +57,12 @@ constexpr bool IsEstimated(RankModel model, RankSource source) {
   return model == RankModel::kRate && !IsExact(source);
 }
 
+// True if scores are of accesses, each of which costs time; else they are counts of what was seen,
+// or expected samples.
+constexpr bool ScoresAreAccesses(RankModel model, RankSource source) {
+  return IsExact(source) || (model == RankModel::kRate && source != RankSource::kSamples);
+}
+
 std::string_view Name(RankModel model);  // "sum", "rate"
 // "references", "samples", "combined", "memory", "truth", "misses"
 std::string_view Name(RankSource source);

@@ -267,7 +267,7 @@ Json AsJson(const StatusReading& reading) {
   if (status.decision) {
     decision = {{"wanted_pages", status.decision->wanted.value()},
                 {"moves", status.decision->moves},
-                {"predicted_saved_s_per_s", status.decision->saved_per_second},
+                {"predicted_saved_s_per_s", OrNull(status.decision->saved_per_second)},
                 {"not_moved", AsJson(status.decision->not_moved)}};
   }
   Json tiers = Json::array();

@@ -64,7 +64,7 @@ struct ObservingSource {
 struct DecisionStatus {
   PageCount wanted;  // in tier 1
   std::uint64_t moves = 0;
-  double saved_per_second = 0;  // as of PlacementDecision
+  std::optional<double> saved_per_second;  // as of PlacementDecision
   NotMoved not_moved;
 };
 

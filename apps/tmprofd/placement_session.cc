@@ -473,11 +473,13 @@ void PlacementSession::LogDecision(const EpochProfile& epoch, std::size_t target
                                    const PlacementDecision& decision, std::size_t over) const {
   const std::string text = fmt::format(
       "epoch {}: {} targets, {} pages wanted of {}, {} moves decided, for {:.3f} of the {}, "
-      "{} over, predicted to save {:.3g} s of memory time a second; {:.2f} of the pages were "
-      "looked at lately, references {}",
+      "{} over, predicted to save {} s of memory time a second; {:.2f} of the pages were "
+      "looked "
+      "at lately, references {}",
       epoch.index, targets, decision.wanted.value(), decision.capacity.value(),
       decision.moves.size(), decision.gain.value_or(0), AccessesOf(decision.rank), over,
-      decision.saved_per_second, decision.looked_at, ReferencesOf(epoch));
+      decision.saved_per_second ? fmt::format("{:.3g}", *decision.saved_per_second) : "unknown",
+      decision.looked_at, ReferencesOf(epoch));
   log_({.level = LogLevel::kDebug,
         .text = text,
         .figures = {{"epoch", epoch.index},
@@ -488,7 +490,7 @@ void PlacementSession::LogDecision(const EpochProfile& epoch, std::size_t target
                     {"gain", OrNull(decision.gain)},
                     {"ranked_by", Name(decision.rank)},
                     {"rank_weight", Name(WeightOf(decision.rank))},
-                    {"predicted_saved_s_per_s", decision.saved_per_second},
+                    {"predicted_saved_s_per_s", OrNull(decision.saved_per_second)},
                     {"promotions_checked", status_.savings.promotions},
                     {"predicted_saved_s", status_.savings.predicted_seconds},
                     {"realised_saved_s", status_.savings.realised_seconds},
@@ -523,6 +525,8 @@ void PlacementSession::CountMoves(const std::vector<MoveOutcome>& outcomes, std:
 void PlacementSession::WatchPromotions(const std::vector<MoveOutcome>& outcomes,
                                        std::uint64_t epoch) {
   if (!decided_over_ || decided_over_->count() <= 0) return;
+  // Scores that are no accesses predict no time.
+  if (!status_.decision || !status_.decision->saved_per_second) return;
   for (const MoveOutcome& outcome : outcomes) {
     const Move& move = outcome.move;
     const bool is_supposed = config_.mover.limits.dry_run && outcome.error == ECANCELED;

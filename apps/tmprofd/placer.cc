@@ -147,7 +147,7 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
       DecideMoves(options_.tiers, rules, plan, placed, rooms, history_, epoch.index);
   decision.moves = LeafByLeaf(moves.moves, epoch.index);
   decision.gain = Gain(decision.moves, placed);
-  decision.saved_per_second = SavedPerSecond(decision.moves, epoch.length());
+  decision.saved_per_second = SavedPerSecond(decision, epoch.length());
   decision.looked_at = LookedAt(ids);
   decision.not_moved = moves.not_moved;
   return decision;
@@ -486,11 +486,12 @@ std::vector<double> Placer::CostsOfMove(std::chrono::nanoseconds epoch_length) c
   return costs;
 }
 
-double Placer::SavedPerSecond(std::span<const Move> moves,
-                              std::chrono::nanoseconds epoch_length) const {
+std::optional<double> Placer::SavedPerSecond(const PlacementDecision& decision,
+                                             std::chrono::nanoseconds epoch_length) const {
+  if (!ScoresAreAccesses(options_.ranker.model, decision.rank)) return std::nullopt;
   constexpr double kSecondsOfNs = 1e-9;
   double saved = 0;
-  for (const Move& move : moves) {
+  for (const Move& move : decision.moves) {
     const std::optional<Tier> from = options_.tiers.TierOf(move.from);
     const std::optional<Tier> to = options_.tiers.TierOf(move.to);
     if (from && *from != kTier1) saved += move.score * options_.gaps.Of(*from).ns;

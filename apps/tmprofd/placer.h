@@ -77,8 +77,8 @@ struct PlacementDecision {
   // By which the moves would raise it; likewise.
   std::optional<double> gain;
   // Memory time that the moves are predicted to save, in seconds per second. Scores that count all
-  // accesses make it an upper bound: caches serve some of them.
-  double saved_per_second = 0;
+  // accesses make it an upper bound: caches serve some of them. nullopt: scores are no accesses.
+  std::optional<double> saved_per_second;
   // Of the pages that are known to be somewhere, those with accessed bits that were read lately; 0
   // where there are no pages.
   double looked_at = 0;
@@ -151,7 +151,8 @@ class Placer {
   Held HeldOf(PageKey leaf, std::uint64_t epoch) const;
   // Returns it in accesses of an epoch, or in accesses to memory, from tiers 2, 3 and so on.
   std::vector<double> CostsOfMove(std::chrono::nanoseconds epoch_length) const;
-  double SavedPerSecond(std::span<const Move> moves, std::chrono::nanoseconds epoch_length) const;
+  std::optional<double> SavedPerSecond(const PlacementDecision& decision,
+                                       std::chrono::nanoseconds epoch_length) const;
 
   PlacerOptions options_;
   SupposedMoves locator_;  // none, but for a dry run

@@ -594,6 +594,13 @@ TEST_F(PlacerTest, LooksAtWhatAPageGainsInTimeNotInAnEpoch) {
   EXPECT_THAT(Decide(placer, Epoch(Hot(500, 10))).moves, SizeIs(10)) << "ten a second";
 }
 
+// Memory time in seconds, if an access takes so much longer below tier 1.
+double SavedBy(const std::vector<Move>& moves, double gap_ns) {
+  double accesses = 0;
+  for (const Move& move : moves) accesses += move.to == kFast ? move.score : -move.score;
+  return accesses * gap_ns * 1e-9;
+}
+
 TEST_F(PlacerTest, AnAccessIsWorthTheLatencyThatItSaves) {
   options_.cost_of_move.reset();
   memory_.Put(0, 1000, kSlow);
@@ -604,21 +611,36 @@ TEST_F(PlacerTest, AnAccessIsWorthTheLatencyThatItSaves) {
   EXPECT_THAT(Decide(near, epoch).moves, IsEmpty());
   options_.gaps = GapsOf({80.0, 5080.0}, std::nullopt);
   Placer far(options_, memory_, cpu_clock_);
-  const PlacementDecision decision = Decide(far, epoch);
-  EXPECT_THAT(decision.moves, SizeIs(10));
-  EXPECT_DOUBLE_EQ(decision.saved_per_second, 10 * 1 * 5000e-9) << "10 pages, an access a second";
+  const PlacementDecision counts = Decide(far, epoch);
+  EXPECT_THAT(counts.moves, SizeIs(10));
+  EXPECT_EQ(counts.saved_per_second, std::nullopt) << "counts of samples are no accesses";
+  options_.ranker = Ranker::DefaultOptions(RankModel::kRate);
+  Placer rated(options_, memory_, cpu_clock_);
+  const PlacementDecision decision = Decide(rated, epoch);
+  ASSERT_THAT(decision.moves, SizeIs(10));
+  ASSERT_TRUE(decision.saved_per_second.has_value());
+  EXPECT_DOUBLE_EQ(*decision.saved_per_second, SavedBy(decision.moves, 5000) / 10)
+      << "the epoch took 10 s";
 }
 
 TEST_F(PlacerTest, WhatGivesWayIsOffWhatMovesSave) {
+  options_.ranker = Ranker::DefaultOptions(RankModel::kRate);
   options_.capacity = PageCount(10);
   memory_.Put(0, 10, kFast);
   memory_.Put(100, 10, kSlow);
-  std::map<std::uint64_t, std::uint32_t> samples = Hot(100, 10);
-  for (std::uint64_t vpn = 0; vpn < 10; ++vpn) samples[vpn] = 4;
+  std::map<std::uint64_t, std::uint32_t> samples;
+  for (std::uint64_t vpn = 0; vpn < 10; ++vpn) {
+    samples[vpn] = 40;
+    samples[100 + vpn] = 400;
+  }
   Placer placer(options_, memory_, cpu_clock_);
   const PlacementDecision decision = Decide(placer, Epoch(samples));
   ASSERT_THAT(decision.moves, SizeIs(20));
-  EXPECT_NEAR(decision.saved_per_second, 10 * (10 - 4) * 100e-9, 1e-12);
+  ASSERT_TRUE(decision.saved_per_second.has_value());
+  EXPECT_NEAR(*decision.saved_per_second, SavedBy(decision.moves, 100), 1e-9);
+  std::vector<Move> promotions = decision.moves;
+  std::erase_if(promotions, [](const Move& move) { return move.to != kFast; });
+  EXPECT_LT(*decision.saved_per_second, SavedBy(promotions, 100) - 1e-9);
 }
 
 TEST_F(PlacerTest, MovesNothingUnderFirstTouch) {
