@@ -86,6 +86,9 @@ struct Estimates {
   // The same without the error of a process's share, for sums over all rows of shared pages.
   // Empty: it is in none of them.
   std::vector<double> relative_sd_of_page = {};
+  // kMemory: the modelled cache has room for all pages, but accesses to memory were counted or
+  // sampled. So each access counts the same.
+  bool cache_is_refuted = false;
 };
 
 // Estimated accesses to pages of a process that has no row for them.

@@ -33,7 +33,11 @@ class SpanWeights {
  public:
   // `relative_sd`: of a model of the cache, beside the error of the rate; of samples, all of it.
   SpanWeights() = default;
-  explicit SpanWeights(MemoryBasis basis) : adds_errors_(basis == MemoryBasis::kCacheModel) {}
+  explicit SpanWeights(MemoryBasis basis)
+      : adds_errors_(basis == MemoryBasis::kCacheModel),
+        in_proportion_(basis == MemoryBasis::kProportion) {}
+
+  bool in_proportion() const { return in_proportion_; }  // each access counts the same
 
   void Add(double to_memory, double relative_sd) {
     to_memory_.push_back(to_memory);
@@ -47,6 +51,7 @@ class SpanWeights {
 
  private:
   bool adds_errors_ = false;
+  bool in_proportion_ = false;
   std::vector<double> to_memory_;
   std::vector<double> relative_sd_;
 };
@@ -166,6 +171,10 @@ Estimates TotalRanker::Estimate(RankSource source) const {
                                      : EstimateByCounts(table(), source);
 }
 
+bool TotalRanker::CacheIsRefuted() const {
+  return llc_bytes_ && model_ == RankModel::kRate && Estimate(RankSource::kMemory).cache_is_refuted;
+}
+
 std::vector<StepEstimates> TotalRanker::EstimateOverTime(RankSource source) const {
   TMPROF_CHECK(IsEstimated(model_, source));
   std::vector<StepEstimates> over_time;
@@ -263,6 +272,7 @@ Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource sou
         ScaleOf(scale_, llc_bytes_, PagesLookedAt(evidence_.spans(), [](TargetId) { return true; }),
                 most_resident_),
         streams_, /*with_samples=*/!scale_.has_samples_of_time());
+  estimates.cache_is_refuted = llc_bytes_ && memory.in_proportion();
   AccessEstimates per_page =
       visits ? std::move(history).Estimate(add_part) : std::move(history).Estimate();
   for (std::size_t span = 0; span < per_page.accesses.size(); ++span)

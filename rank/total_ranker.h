@@ -85,6 +85,8 @@ class TotalRanker {
   // the part that is the process's (shared_rates.h).
   Scores Score(RankSource source) const { return Estimate(source).score; }
   Estimates Estimate(RankSource source) const;
+  // Returns that of Estimate(kMemory), at its cost. False without a cache to model.
+  bool CacheIsRefuted() const;
   // Oldest first; empty before anything was absorbed. At most 32 steps of 8 bytes a row.
   // Precondition: kRate and no exact source. Counts are of their own epoch, which tells them.
   std::vector<StepEstimates> EstimateOverTime(RankSource source) const;

@@ -21,6 +21,13 @@ std::string ByModelOfCache(std::uint64_t llc_bytes) {
       FormatBytes(llc_bytes));
 }
 
+std::string CacheIsRefuted(std::uint64_t llc_bytes) {
+  return fmt::format(
+      "all pages fit in a last-level cache of {}, but accesses to memory were counted or sampled: "
+      "each access counts the same",
+      FormatBytes(llc_bytes));
+}
+
 std::string NoteOfUnknown(const HitRates& rates) {
   if (rates.unknown == PageCount(0)) return "";
   return fmt::format(

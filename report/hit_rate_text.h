@@ -18,6 +18,8 @@ std::string WithInterval(const std::optional<HitRate>& rate);
 
 // Returns the sentence that says that a model of the cache stands in for samples of misses.
 std::string ByModelOfCache(std::uint64_t llc_bytes);
+// Returns the sentence that says that the cache is smaller than that.
+std::string CacheIsRefuted(std::uint64_t llc_bytes);
 
 // Returns the line that says what the hit rates take unknown pages for; "" if there are none.
 std::string NoteOfUnknown(const HitRates& rates);

@@ -254,6 +254,8 @@ Status ChooseBasis(WholeTrace& whole, const RankChoice& asked, std::string attem
       whole.known.Choose(asked, model, RankUse::kShow, std::move(attempted), whole.totals.trace);
   if (!basis) return Fail(std::move(basis.error()));
   whole.totals.basis = *std::move(basis);
+  whole.totals.llc_is_refuted = whole.totals.basis.source == RankSource::kMemory &&
+                                whole.totals.modelled_llc_bytes && whole.ranker.CacheIsRefuted();
   return {};
 }
 
@@ -281,7 +283,8 @@ std::vector<std::string> Caveats(const TraceTotals& totals, RankSource source) {
                       totals.basis.why_not);
   }
   if (source == RankSource::kMemory && totals.modelled_llc_bytes) {
-    caveats.push_back(ByModelOfCache(*totals.modelled_llc_bytes));
+    caveats.push_back(totals.llc_is_refuted ? CacheIsRefuted(*totals.modelled_llc_bytes)
+                                            : ByModelOfCache(*totals.modelled_llc_bytes));
   }
   if (source == RankSource::kReferences) return caveats;
   for (const SourceTotal& sampler : totals.sources) {
@@ -297,8 +300,10 @@ std::string ScoreUnit(const TraceTotals& totals, RankModel model, RankSource sou
   if (source == RankSource::kMisses) return "misses";
   if (model == RankModel::kRate) {
     if (source == RankSource::kMemory) {
-      if (totals.modelled_llc_bytes) return "accesses to memory (by a model of the cache)";
-      return totals.accesses_per_sample ? "accesses to memory (estimated)" : "samples (expected)";
+      if (totals.modelled_llc_bytes && !totals.llc_is_refuted)
+        return "accesses to memory (by a model of the cache)";
+      return totals.accesses_per_sample || totals.llc_is_refuted ? "accesses to memory (estimated)"
+                                                                 : "samples (expected)";
     }
     // Only accessed bits tie the scale to accesses (Ranker::Score).
     const bool bits = source != RankSource::kSamples && totals.Delivered(SourceRole::kReferences);

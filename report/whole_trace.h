@@ -80,7 +80,8 @@ struct TraceTotals {
   std::optional<double> accesses_per_sample;  // as of SampleScale
   // Size of the cache whose model tells accesses to memory; nullopt: samples do, or nothing does.
   std::optional<std::uint64_t> modelled_llc_bytes;
-  // The scores of a view count this (ChooseBasis()).
+  bool llc_is_refuted = false;  // as of Estimates::cache_is_refuted; by ChooseBasis()
+  // What a view's scores count (ChooseBasis()).
   RankBasis basis;
 
   std::chrono::nanoseconds duration() const { return stop - start; }

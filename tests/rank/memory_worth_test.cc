@@ -429,8 +429,9 @@ TEST(RankByMemory, ATargetThatRestsHasNoScoreAndOthersKeepTheirs) {
                    {.id = TargetId(1), .cpu_time = std::chrono::seconds(1)}};
   Ranker ranker({.model = RankModel::kRate});
   ranker.Absorb(epoch);
-  const auto [memory, relative_sd, unused] = ranker.Estimate(RankSource::kMemory);
-  EXPECT_TRUE(std::isinf(relative_sd[0]));
+  const Estimates estimates = ranker.Estimate(RankSource::kMemory);
+  const Scores& memory = estimates.score;
+  EXPECT_TRUE(std::isinf(estimates.relative_sd[0]));
   EXPECT_EQ(memory[0], 0);
   EXPECT_EQ(memory[127], 0);
   EXPECT_GT(memory[128], 5 * memory[255]);

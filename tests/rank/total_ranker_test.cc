@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,25 @@ TEST(TotalRanker, SumsCountsHoweverLongAgo) {
   ranker.Absorb(Epoch(0, {Counts(1, 3, 0)}));
   ranker.Absorb(Epoch(9, {Counts(1, 4, 1)}));
   EXPECT_THAT(ranker.Score(RankSource::kCombined), ElementsAre(8));
+}
+
+TEST(TotalRanker, CountedMissesRefuteACacheForAllPages) {
+  const auto is_refuted = [](std::optional<std::uint64_t> llc_bytes, std::uint64_t misses) {
+    TotalRanker ranker(RankModel::kRate, llc_bytes);
+    EpochProfile epoch =
+        simulation::ToEpoch(simulation::Observe(simulation::Zipf(512, 20'000), {}, 1), 0);
+    epoch.sources.push_back({.name = "clock",
+                             .role = SourceRole::kSamples,
+                             .state = SourceState::kActive,
+                             .samples_of = SampleSubject::kTime,
+                             .details = {{"llc_load_misses", misses}}});
+    ranker.Absorb(epoch);
+    return ranker.CacheIsRefuted();
+  };
+  EXPECT_TRUE(is_refuted(1 << 30, 10'000'000));
+  EXPECT_FALSE(is_refuted(1 << 30, 0));
+  EXPECT_FALSE(is_refuted(64 << 10, 10'000'000)) << "it has no room for all";
+  EXPECT_FALSE(is_refuted(std::nullopt, 10'000'000));
 }
 
 // A span of 8 pages with 16 references splits: pages 2 and 5 come back as records of their own.

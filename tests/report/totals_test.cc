@@ -24,6 +24,7 @@
 #include "report/object_advice.h"
 #include "report/summary.h"
 #include "report/traced_objects.h"
+#include "report/whole_trace.h"
 #include "report/working_set.h"
 #include "tests/apps/program.h"
 #include "tests/report/traces.h"
@@ -33,6 +34,15 @@ namespace totals_test {
 
 constexpr std::uint64_t kPages = 384;
 constexpr std::uint64_t kEpochs = 12;
+
+TEST(Caveats, SayThatMissesRefuteTheCache) {
+  TraceTotals totals{.modelled_llc_bytes = 1 << 20};
+  EXPECT_THAT(Caveats(totals, RankSource::kMemory),
+              testing::ElementsAre(testing::HasSubstr("has no room for")));
+  totals.llc_is_refuted = true;
+  EXPECT_THAT(Caveats(totals, RankSource::kMemory),
+              testing::ElementsAre(testing::HasSubstr("each access counts the same")));
+}
 
 struct Recording {
   std::string name;
