@@ -59,10 +59,10 @@ struct MoveRules {
   // for. The slowest tier's is not asked: nothing can leave it.
   std::vector<std::optional<PageCount>> lower_capacities;
   PageCount most_pages;  // to be moved at all, demotions included
-  // By how much a page must beat nothing at all, for its one move, and what gives way to it, for
-  // the two of a swap: what they cost, in the unit of the scores.
+  // The cost of a move, in the unit of the scores. A page must beat nothing at all by one cost, and
+  // the page that gives way to it by two.
   double cost_of_move = 0;
-  // The same of pages from tiers 2, 3 and so on, instead: an access gains the more, the slower the
+  // The costs of pages from tiers 2, 3 and so on, instead: an access gains the more, the slower the
   // tier that it leaves. Empty: cost_of_move, from any tier.
   std::vector<double> cost_from_tier = {};
   // A page must beat what gives way to it by this factor, too: what is about as hot stays.

@@ -201,7 +201,8 @@ std::vector<std::optional<double>> LatenciesOf(const NodeTopology& topology,
       sum = tells ? std::optional(*sum + static_cast<double>(node->read_latency->count()))
                   : std::nullopt;
     }
-    latencies.push_back(sum ? std::optional(*sum / static_cast<double>(nodes.size()))
+    latencies.push_back(sum && !nodes.empty()
+                            ? std::optional(*sum / static_cast<double>(nodes.size()))
                             : std::nullopt);
   }
   return latencies;

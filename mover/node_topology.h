@@ -40,8 +40,8 @@ Result<NodeTopology> ReadNodeTopology(const std::filesystem::path& root = "/sys/
 // one class, and none where no node has memory.
 std::vector<std::vector<NodeId>> NodesByTier(const NodeTopology& topology);
 
-// Read latencies of these tiers in ns, each the mean over its nodes; nullopt where one of them does
-// not tell, or is not in the topology.
+// Returns the read latencies of these tiers in ns, each the mean over its nodes. nullopt: the tier
+// has no nodes, or one of them does not tell, or is not in the topology.
 std::vector<std::optional<double>> LatenciesOf(const NodeTopology& topology,
                                                const std::vector<std::vector<NodeId>>& tiers);
 

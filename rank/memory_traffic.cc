@@ -45,7 +45,7 @@ void AddPairs(const SourceStatus& source, SamplePairs& sum) {
   for (double* each : {&sum.samples, &sum.pairs, &sum.of_one_line}) *each /= 2;
 }
 
-// CPU time that the targets used within the epoch.
+// Returns the CPU time that the targets used within the epoch.
 double CpuSecondsOf(const EpochProfile& epoch) {
   if (epoch.targets.empty()) return Seconds(epoch.length());
   TargetTimes times;
@@ -55,7 +55,7 @@ double CpuSecondsOf(const EpochProfile& epoch) {
   return used;
 }
 
-// The first count: two counters at once would count the same misses twice.
+// Adds the first count: two counters at once would count the same misses twice.
 void AddCounted(const EpochProfile& epoch, CountedMisses& sum) {
   for (const SourceStatus& source : epoch.sources) {
     if (source.state != SourceState::kActive) continue;
@@ -67,7 +67,7 @@ void AddCounted(const EpochProfile& epoch, CountedMisses& sum) {
   }
 }
 
-// Half of what is known is forgotten when there is more, as with pairs.
+// Half of the count is forgotten when there is more, as of pairs.
 constexpr double kMostCountedSeconds = 60;
 
 }  // namespace

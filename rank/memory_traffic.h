@@ -58,11 +58,11 @@ class MemoryTraffic {
   struct Told {
     double accesses_per_second = 0;        // to memory, of CPU time of all targets
     std::optional<std::uint64_t> samples;  // that tell it; nullopt: a counter does
-    // A counter tells of loads alone.
+    // True if a counter told it, which counts loads alone.
     bool is_counted() const { return !samples; }
-    // How much longer the programs run, as a part of their CPU time, if each access takes `seconds`
-    // longer and no two overlap. Those that no sampler sees (prefetches; stores, by PEBS) are left
-    // out.
+    // Returns how much longer the programs run, as a part of their CPU time, if each access takes
+    // `seconds` longer and no two overlap. Accesses that no sampler sees (prefetches; stores, by
+    // PEBS) are left out.
     double CostOf(double seconds) const { return accesses_per_second * seconds; }
   };
   // nullopt: no sampler told what a sample stands for, and none counted misses, or no target ran

@@ -29,7 +29,7 @@ inline constexpr std::string_view kWhyNoStall =
     "no source tells how long accesses to memory stall a program: samples of time also fall where "
     "it executes";
 
-// A ranking is asked to go by this.
+// A user's choice of what a ranking goes by.
 struct RankChoice {
   RankWeight weight = RankWeight::kMemory;
   // One kind of evidence, whatever it counts; set: `weight` has no effect.

@@ -18,12 +18,12 @@ constexpr std::uint64_t kNeighbours = 2;
 // Predicted visits, and first accesses in them, without which nothing is told.
 constexpr double kFewestScored = 4;
 constexpr double kFewestFinds = 64;
-// A page is found soon if that takes this part of the mean time between accesses. A stream comes
-// back after its period, and is found so soon by chance alone. Pages of a burst are found so soon
-// nearly always, as the visits during it begin in it.
+// A page is found soon if that takes at most this part of the mean time between accesses. A stream
+// comes back after its period, and is found so soon by chance alone. Pages of a burst are found so
+// soon nearly always, as the visits during it begin in it.
 constexpr double kSoon = 1.0 / 32;
-// These are parts of the finds beyond those that chance has soon. If the first part comes soon,
-// some use of a block is taken to be in bursts; from the second part on, all of it.
+// Chance has some finds soon. These are parts of the others that come soon: from the first one on a
+// block is taken to be used in bursts, from the second one on in nothing else.
 constexpr double kSoonOfStreams = 0.25;
 constexpr double kSoonOfBursts = 0.75;
 // If chance has more of the finds soon, visits are too short to tell.

@@ -86,6 +86,7 @@ TEST_F(NodeTopologyTest, TiersHaveTheMeanLatencyOfTheirNodes) {
   EXPECT_THAT(LatenciesOf(topology, {{NodeId(0)}, {NodeId(1), NodeId(3)}, {NodeId(9)}}),
               ElementsAre(80, std::nullopt, std::nullopt))
       << "node 3 does not tell, and there is no node 9";
+  EXPECT_THAT(LatenciesOf(topology, {{}}), ElementsAre(std::nullopt)) << "a tier without nodes";
 }
 
 TEST_F(NodeTopologyTest, NodesWithoutMemoryAreNoPlace) {
