@@ -81,7 +81,7 @@ struct TraceTotals {
   // Size of the cache whose model tells accesses to memory; nullopt: samples do, or nothing does.
   std::optional<std::uint64_t> modelled_llc_bytes;
   bool llc_is_refuted = false;  // as of Estimates::cache_is_refuted; by ChooseBasis()
-  // What a view's scores count (ChooseBasis()).
+  // Names what the scores of a view count (ChooseBasis()).
   RankBasis basis;
 
   std::chrono::nanoseconds duration() const { return stop - start; }

@@ -24,7 +24,8 @@
 /* Lines that an L1 cache waits for at a time: 16 of Golden Cove (the same manual). */
 #define TIERSIM_OVERLAP_LINES 16u
 #define TIERSIM_OVERLAP_WORDS 8u /* of a line */
-/* From where a pointer points to what it leads to, at most: fields of a small object. */
+/* A pointer leads to what lies no further than this behind the place where it points: the fields
+ * of a small object. */
 #define TIERSIM_POINTER_BYTES 256u
 
 struct tiersim_missed_line {
