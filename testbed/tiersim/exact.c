@@ -551,9 +551,10 @@ static uint64_t count_instructions(struct arena* arena) {
   return __atomic_add_fetch(&tracer.shared->instructions, more, __ATOMIC_RELAXED);
 }
 
-/* Sends the open epoch; the next one has the index `next`. Under `lock`. */
-static void end_epoch(uint64_t next) {
-  if (stopped()) return;
+/* Adds the open epoch to what is to be sent; the next one has the index `next`. `is_last`: its
+ * pages go ahead, and its end goes with what follows: so little arrives as one piece. Under `lock`.
+ */
+static void add_epoch(uint64_t next, bool is_last) {
   struct tmprof_truth_epoch_end end = {
       .record = {.type = TMPROF_TRUTH_EPOCH_END, .bytes = sizeof(end)},
       .index = tracer.epoch,
@@ -564,6 +565,10 @@ static void end_epoch(uint64_t next) {
     for (struct arena* arena = tracer.arenas; arena; arena = arena->next_arena)
       count_instructions(arena);
     end.instructions = tracer.instructions - tracer.epoch_first_instruction;
+  }
+  if (is_last) {
+    flush_stream();
+    if (stopped()) return;
   }
   void* const room = reserve(sizeof(end));
   if (!room) return stop("no memory to send an epoch");
@@ -577,6 +582,12 @@ static void end_epoch(uint64_t next) {
   tracer.totals.stores += end.stores;
   tracer.totals.llc_misses += end.llc_misses;
   tracer.totals.lost_accesses += end.lost_accesses;
+}
+
+/* Sends the open epoch; the next one has the index `next`. Under `lock`. */
+static void end_epoch(uint64_t next) {
+  if (stopped()) return;
+  add_epoch(next, false);
   flush_stream();
 }
 
@@ -596,7 +607,9 @@ static void end_stream(void) {
   if (tracer.ended) return;
   tracer.ended = true;
   if (arena_of_thread) tiersim_misses_close(&arena_of_thread->core->misses, tracer.stall_ns);
-  end_epoch(tracer.epoch + 1);
+  /* The next program begins in this epoch. The recorder would not wait for it if it heard of the
+   * epoch's end before it hears that the program is over. */
+  if (!stopped()) add_epoch(tracer.epoch + 1, true);
   tell_threads(false);
   if (stopped()) return;
   tracer.totals.record =

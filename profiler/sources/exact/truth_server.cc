@@ -104,11 +104,13 @@ std::vector<int> TruthServer::PollFds() const {
   return fds;
 }
 
-void TruthServer::Accept(MonotonicTime now) {
+bool TruthServer::Accept(MonotonicTime now) {
+  bool any = false;
   while (true) {
     UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd && errno == EINTR) continue;
-    if (!fd) return;
+    if (!fd) return any;
+    any = true;
     const std::size_t stream = accepted_++;
     connections_.push_back({.fd = std::move(fd),
                             .stream = stream,
@@ -172,16 +174,20 @@ bool TruthServer::Receive(Connection& connection, MonotonicTime now) {
 
 void TruthServer::ReceiveAll(MonotonicTime now) {
   Accept(now);
-  // In the order in which they were accepted: a process's last one is closed before its next one
-  // is read.
-  std::vector<Connection> open;
-  for (Connection& connection : connections_) {
-    if (Receive(connection, now))
-      open.push_back(std::move(connection));
-    else
-      Close(std::move(connection), now);
-  }
-  connections_ = std::move(open);
+  // A process that connects while the others are read may have begun in an epoch that these have
+  // ended meanwhile: nobody takes that epoch before the process is known.
+  do {
+    // They are read in the order in which they were accepted: a process's last one is closed before
+    // its next one is read.
+    std::vector<Connection> open;
+    for (Connection& connection : connections_) {
+      if (Receive(connection, now))
+        open.push_back(std::move(connection));
+      else
+        Close(std::move(connection), now);
+    }
+    connections_ = std::move(open);
+  } while (Accept(now));
 }
 
 // One that ends without a word was killed, or its program has closed all files: then it connects

@@ -64,7 +64,7 @@ class TruthServer {
   };
 
   TruthServer(const ProcFs& procfs, std::filesystem::path folder, UniqueFd listener);
-  void Accept(MonotonicTime now);
+  bool Accept(MonotonicTime now);  // false: nobody has connected
   void ReceiveAll(MonotonicTime now);
   // False when it is to be closed.
   bool Receive(Connection& connection, MonotonicTime now);
