@@ -103,6 +103,12 @@ constexpr nanoseconds kRestingLook = milliseconds(100);
 // A target that has used CPU time runs for so much longer, as far as is known.
 constexpr nanoseconds kRunsStill = milliseconds(500);
 constexpr std::size_t kLookedAheadInRotation = 16;
+// One visit cannot tell an eighth of the pages that is always hot from pages that are all hot an
+// eighth of the time. If a rotation takes longer than this, a random part of the windows is visited
+// again after this time, two epochs by default, and not only in the next rotation. The part is
+// chosen: it costs a long rotation a sixteenth of its visits, and of 4 GiB it revisits 32 windows.
+constexpr nanoseconds kRevisitAfter = seconds(2);
+constexpr double kRevisitedPart = 1.0 / 16;
 // A program fills its memory if a plan finds more of it than the plan before, by one page in so
 // many. Chosen, not measured.
 constexpr std::uint64_t kFills = 8;
@@ -141,6 +147,8 @@ bool IsScanned(const Mapping& mapping) {
 UnitSet AllUnits() { return UnitSet().set(); }
 
 double TurnOf(const BlockPtr& block) { return block->turn; }
+
+Vpn StartOf(const BlockPtr& block) { return block->range.start; }
 
 bool AreOfNeighbouringTables(const Block& below, const Block& above) {
   return AlignDown(below.range.start, kTablePages) + kTablePages ==
@@ -914,8 +922,37 @@ void ScanEngine::MoveTurns(std::vector<BlockPtr>& blocks) {
 
 // ------------------------------------------------------------------------------------- clearing
 
-// The next of the rotation whose ladder is not running; nullptr: all that is left is being watched.
+// Draws whether the window of a block, which has just been visited, is visited again before the
+// rotation is over.
+void ScanEngine::MayRevisit(ScanTarget& target, const BlockPtr& block, MonotonicTime now) {
+  if (options_.mode != ScanOptions::Mode::kLadder || anywhere_(random_) >= kRevisitedPart) return;
+  target.revisits.push_back({block, now + kRevisitAfter});
+}
+
+// Returns a block whose window is due to be visited again; nullptr: none is.
+BlockPtr ScanEngine::TakeRevisit(ScanTarget& target, MonotonicTime now) {
+  std::deque<Revisit>& revisits = target.revisits;
+  while (!revisits.empty() && revisits.front().not_before <= now) {
+    const BlockPtr block = revisits.front().block;
+    if (!block->dropped && block->in_ladder) return nullptr;
+    revisits.pop_front();
+    // Its turn has come again, or will in this rotation.
+    if (block->dropped || block->visited_in_rotation != target.rotation) continue;
+    if (!MayHaveTurn(target, *block, now)) continue;
+    auto other = std::ranges::lower_bound(target.blocks,
+                                          AlignDown(block->range.start, kClearWindow), {}, StartOf);
+    for (; other != target.blocks.end() && AreOfOneWindow(**other, *block); ++other)
+      (*other)->visited_in_rotation = 0;
+    block->visited_in_rotation = target.rotation;
+    return block;
+  }
+  return nullptr;
+}
+
+// The next of the rotation whose ladder is not running, or one that is visited again; nullptr: all
+// that is left is being watched.
 BlockPtr ScanEngine::NextBlock(ScanTarget& target, MonotonicTime now) {
+  if (const BlockPtr again = TakeRevisit(target, now)) return again;
   if (target.remaining.empty()) {
     if (!BeginRotation(target, now)) return nullptr;
     ++counts_.rotations;
@@ -1066,9 +1103,7 @@ std::vector<BlockPtr> ScanEngine::RunAround(ScanTarget& target, const BlockPtr& 
     mappings += other.mapping_count();
     return true;
   };
-  const auto at =
-      std::ranges::lower_bound(target.blocks, block->range.start, {},
-                               [](const BlockPtr& candidate) { return candidate->range.start; });
+  const auto at = std::ranges::lower_bound(target.blocks, block->range.start, {}, StartOf);
   for (auto before = at; before != target.blocks.begin();) {
     --before;
     if (!AreOfNeighbouringTables(**before, *run.front()) || !joins(**before) || !fits(**before))
@@ -1147,7 +1182,10 @@ bool ScanEngine::Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime 
   std::erase_if(ready, [](const BlockPtr& member) { return member->dropped; });
   if (ready.empty()) return false;
   target.tries_idle = 0;
-  if (Clear(target, ready)) return true;
+  if (Clear(target, ready)) {
+    MayRevisit(target, ready.front(), now);
+    return true;
+  }
   if (ready.size() == 1) return false;
   // What refused may be one block of them.
   bool cleared = false;
@@ -1159,8 +1197,8 @@ WholeNeed ScanEngine::NeedOf(const ScanTarget& target, MonotonicTime now) {
   WholeNeed need;
   // Blocks that nobody looked at yet are taken to have as large a part of their pages as the
   // others.
-  std::size_t units = 0;
-  std::size_t present = 0;
+  PageCount range;
+  PageCount range_unseen;
   std::size_t units_unseen = 0;
   for (const BlockPtr& block : target.blocks) {
     // Huge pages that no clear of a range has worked for may be hugetlb's.
@@ -1169,20 +1207,31 @@ WholeNeed ScanEngine::NeedOf(const ScanTarget& target, MonotonicTime now) {
     need.members.push_back(block);
     if (!block->looked_at) {
       units_unseen += block->unit_count();
+      range_unseen += block->range.size();
       continue;
     }
-    units += block->unit_count();
-    present += block->entries();
+    const PageCount present(block->entries() * block->unit.value());
+    range += block->range.size();
+    need.pages += present;
+    need.entries += block->entries();
     if (block->NeedsWhole()) {
-      need.in_need += block->entries();
-      if (block->refused) need.refused += block->entries();
-    } else if (!block->judged) {
+      need.in_need += present;
+      if (block->refused) need.refused += present;
+    } else if (!block->judged && block->unit == PageCount(1)) {
       need.unjudged += block->entries();
+      need.unjudged_pages += present;
     }
   }
-  const std::size_t unseen = units > 0 ? units_unseen * present / units : units_unseen;
-  need.unjudged += unseen;
-  need.entries = present + unseen;
+  const double present_part = range == PageCount(0) ? 1
+                                                    : static_cast<double>(need.pages.value()) /
+                                                          static_cast<double>(range.value());
+  const auto part = [&](std::uint64_t of) {
+    return static_cast<std::uint64_t>(present_part * static_cast<double>(of));
+  };
+  need.unjudged += part(units_unseen);
+  need.entries += part(units_unseen);
+  need.unjudged_pages += PageCount(part(range_unseen.value()));
+  need.pages += PageCount(part(range_unseen.value()));
   return need;
 }
 
@@ -1212,9 +1261,7 @@ bool ScanEngine::VisitWhole(ScanTarget& target, MonotonicTime now) {
                         need.members.size() > kMostBlocksOfWholeClear;
   const bool worth_it = need.is_worth_it();
   const bool may_do = !too_long || options_.ageing;
-  if (may_do && !worth_it && !need.tells() &&
-      kWorthWhole * (need.in_need + need.unjudged) >= need.entries)
-    return false;
+  if (may_do && !worth_it && !need.tells() && need.may_be_worth_it()) return false;
   if (!may_do || !worth_it) {
     whole_too_long_ += too_long;
     DoWithoutWhole(target, now + kRetryUnclearable);

@@ -113,6 +113,8 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   void MoveTurns(std::vector<BlockPtr>& blocks);
 
   BlockPtr NextBlock(ScanTarget& target, MonotonicTime now);
+  BlockPtr TakeRevisit(ScanTarget& target, MonotonicTime now);
+  void MayRevisit(ScanTarget& target, const BlockPtr& block, MonotonicTime now);
   void PutBack(ScanTarget& target, const BlockPtr& block);
   FirstVisits UnderWay(MonotonicTime now) const;
   void Earn(ScanTarget& target, MonotonicTime now);

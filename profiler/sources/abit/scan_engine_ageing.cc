@@ -88,7 +88,8 @@ std::optional<ScanEngine::AgeingPlan> ScanEngine::PlanAgeing(ScanTarget& target,
   for (const MemcgAgeing::Member& member : group.members) in_group.insert(member.pid);
   std::size_t entries = 0;
   std::size_t blocks = 0;
-  std::size_t in_need = 0;
+  PageCount pages;
+  PageCount in_need;
   for (const auto& [id, other] : targets_) {
     if (!other->watched() || !in_group.contains(other->process.pid)) continue;
     const bool is_ready =
@@ -97,6 +98,7 @@ std::optional<ScanEngine::AgeingPlan> ScanEngine::PlanAgeing(ScanTarget& target,
       plan.not_before = std::max(plan.not_before, now + kAfterBusyWhole);
     WholeNeed need = NeedOf(*other, now);
     entries += need.entries;
+    pages += need.pages;
     blocks += need.members.size();
     if (now >= other->whole.no_ageing_before) in_need += need.in_need - need.refused;
     plan.members.push_back({.target = other.get(), .need = std::move(need)});
@@ -104,7 +106,7 @@ std::optional<ScanEngine::AgeingPlan> ScanEngine::PlanAgeing(ScanTarget& target,
   // The survey is older than the targets' blocks, and counts pages that were not looked at yet.
   plan.walked = std::max<std::size_t>(entries, walked);
   const nanoseconds takes = aged.price.Takes(plan.walked);
-  if (kWorthWhole * in_need < entries) return std::nullopt;
+  if (kWorthWhole * in_need.value() < pages.value()) return std::nullopt;
   if (takes > kLongestAgeing) return refuse_walk(plan.walked);
   if (blocks > kMostBlocksOfAgeing) {
     return refuse(AgeingTrouble::kTooMuchMemory,

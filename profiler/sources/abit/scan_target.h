@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -257,18 +258,31 @@ struct WholeClears {
   MonotonicTime flush_again{};       // no sooner
 };
 
+// A window of blocks that is visited a second time before the rotation is over.
+struct Revisit {
+  BlockPtr block;  // of the window
+  MonotonicTime not_before;
+};
+
 // The blocks of a target that a clear of its whole process reaches.
 struct WholeNeed {
   std::vector<BlockPtr> members;
-  std::size_t entries = 0;
-  std::size_t in_need = 0;   // of them
-  std::size_t refused = 0;   // of those in need: locked, which only clear_refs reaches
+  std::size_t entries = 0;   // a clear takes so long
   std::size_t unjudged = 0;  // of the entries
+  // A huge page counts as the base pages that it holds, because the ladder of all of them is cut
+  // short.
+  PageCount pages;
+  PageCount in_need;         // of them
+  PageCount refused;         // of those in need: locked, which only clear_refs reaches
+  PageCount unjudged_pages;  // of `pages`
 
   // Those that are judged tell enough of the others.
   bool tells() const { return entries - unjudged >= kEntriesThatTell; }
   bool is_worth_it() const {
-    return kWorthWhole * in_need >= (tells() ? entries - unjudged : entries);
+    return kWorthWhole * in_need.value() >= (tells() ? pages - unjudged_pages : pages).value();
+  }
+  bool may_be_worth_it() const {
+    return kWorthWhole * (in_need + unjudged_pages).value() >= pages.value();
   }
 };
 
@@ -283,6 +297,7 @@ struct ScanTarget : WatchedTarget {
   double reset_share = 1;           // of the bits set at a clear, those set again within the ladder
   std::vector<BlockPtr> blocks;     // ascending
   std::vector<BlockPtr> remaining;  // of this rotation, last one next
+  std::deque<Revisit> revisits;     // soonest first
   std::uint64_t rotation = kFirstRotation;
   std::uint64_t first_visit_in = kFirstRotation;  // a rotation
   PageCount planned{0};                           // by the latest plan

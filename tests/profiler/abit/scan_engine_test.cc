@@ -1115,6 +1115,47 @@ TEST_F(ScanEngineTest, ARotationReachesEveryBlockOnceBeforeAnyTwice) {
   EXPECT_EQ(blocks.size(), 100u);
 }
 
+// The first rotation takes longer than the test: there are 2 GiB, and the budget is small.
+class LongRotationTest : public ScanEngineTest {
+ protected:
+  static constexpr std::size_t kWindows = 256;
+
+  // Returns the times between two visits of a window.
+  std::vector<nanoseconds> Gaps(nanoseconds length) {
+    Run(length);
+    std::map<Vpn, nanoseconds> latest;
+    std::vector<nanoseconds> gaps;
+    for (std::size_t i = 0; i < kernel_.cleared.size(); ++i) {
+      const Vpn window = kernel_.cleared[i];
+      const auto at = kernel_.clears_at[i].time_since_epoch();
+      if (latest.contains(window)) gaps.push_back(at - latest[window]);
+      latest[window] = at;
+    }
+    visited_ = latest.size();
+    return gaps;
+  }
+
+  std::size_t visited_ = 0;
+};
+
+TEST_F(LongRotationTest, SomeWindowsAreVisitedAgainTwoEpochsLater) {
+  Add(std::vector<double>(4 * kWindows * kTable, 1'000.0));
+  Start({.overhead_share = 0.001});
+  const std::vector<nanoseconds> gaps = Gaps(seconds(100));
+  EXPECT_EQ(Take().counts.rotations, 0U);
+  ASSERT_GT(visited_, kWindows / 4);
+  EXPECT_GE(gaps.size(), visited_ / 64);
+  EXPECT_LE(gaps.size(), visited_ / 6) << "most visits go to new pages";
+  EXPECT_GE(std::ranges::min(gaps), seconds(2));
+}
+
+TEST_F(LongRotationTest, NoWindowIsVisitedAgainByThePlainScan) {
+  Add(std::vector<double>(4 * kWindows * kTable, 1'000.0));
+  Start({.mode = ScanOptions::Mode::kPlain, .overhead_share = 0.001});
+  EXPECT_EQ(Gaps(seconds(100)), std::vector<nanoseconds>());
+  EXPECT_EQ(Take().counts.rotations, 0U);
+}
+
 TEST_F(ScanEngineTest, NoBlockWaitsForMuchLongerThanARotation) {
   constexpr std::size_t kWindows = 40;
   // The reads of a visit are over before the next rotation.
@@ -1602,6 +1643,20 @@ TEST_F(WholeClearTest, AFewSharedPagesAreNotWorthCuttingTheOthersLadders) {
   EXPECT_EQ(harvest_.unclearable, 2 * kTable);
 }
 
+// Libraries that other processes map, too, have more entries than the huge pages, and far less
+// memory.
+TEST_F(WholeClearTest, SharedPagesBesideManyHugeOnesAreNotWorthCuttingTheirLadders) {
+  SimulatedProcess& process = AddShared(std::vector<double>(64 * kTable, 5.0));
+  const Vpn shared_end = kStart + PageCount(2 * kTable);
+  for (std::size_t i = 2 * kTable; i < process.pages.size(); ++i) process.pages[i].shared = false;
+  for (Vpn table = shared_end; table < process.range().end; table = table + kTablePages)
+    process.MakeHuge(table);
+  Start({.overhead_share = 0.01});
+  Record(seconds(10));
+  EXPECT_EQ(process.whole_clears, 0U);
+  EXPECT_EQ(harvest_.unclearable, 2 * kTable);
+}
+
 TEST_F(WholeClearTest, ARefusalIsSaidWithTheCapabilityThatIsMissingAndTriedAgain) {
   SimulatedProcess& process = AddShared(std::vector<double>(4 * kTable, 5.0));
   process.refuses_whole = EACCES;
@@ -1905,14 +1960,17 @@ TEST_F(AgeingTest, TellsNothingOfPagesThatAreOffTheLru) {
 TEST_F(AgeingTest, TellsNothingOfHugePagesThatWereNotReachedBesideOnesThatWere) {
   SimulatedProcess& base = AddToGroup(std::vector<double>(8 * kTable, 5.0));
   SimulatedProcess& huge =
-      Add(std::vector<double>(64, 5.0), kTablePages, kStart + PageCount(1024 * kTable));
+      Add(std::vector<double>(16, 5.0), kTablePages, kStart + PageCount(1024 * kTable));
   ageing_->members.push_back(&huge);
   for (std::size_t i = 1; i < huge.pages.size(); i += 2) huge.pages[i].table_in_use = true;
   for (SimulatedProcess* each : {&base, &huge}) each->flushes = true;
   StartAgeing({.overhead_share = 0.01, .can_flush = true});
   Record(seconds(60));
   EXPECT_GE(ageings_, 10u);
-  EXPECT_EQ(by_ageing_, 2 * ageings_) << "the huge pages are part of it";
+  // An ageing is repeated if the few pages that were set before are among those that it cannot
+  // reach.
+  EXPECT_GE(2 * by_ageing_, 3 * ageings_) << "the huge pages are part of it";
+  EXPECT_LE(by_ageing_, 2 * ageings_);
   double references[2] = {};
   double looks[2] = {};
   for (std::size_t i = 0; i < huge.pages.size(); ++i) {
