@@ -13,6 +13,7 @@
 
 #include "apps/tmprof/applied_locks.h"
 #include "apps/tmprof/cli.h"
+#include "apps/tmprof/parse_errors.h"
 #include "base/human_units.h"
 #include "base/ratio.h"
 #include "proto/arena_advice.h"
@@ -227,100 +228,98 @@ Result<int> Advise(const AdviseOptions& options) {
 
 void AddAdviseCommand(CLI::App& app, int& exit_status) {
   CLI::App* command = app.add_subcommand(
-      "advise", "Advises what to place together or to lock, and what that would gain");
+      "advise", "Advises what to place together or to lock in memory, and tells the gain");
   auto options = std::make_shared<AdviseOptions>();
   command
-      ->add_option("FILE,-i,--input", options->trace, "Trace; with --objects, of record --objects")
+      ->add_option("FILE,-i,--input", options->trace,
+                   "Trace file\nWith --objects, it is a trace of 'tmprof record --objects'.")
       ->capture_default_str();
   CLI::Option* objects =
       command->add_flag("--objects", options->objects,
-                        "On allocation sites: whose objects to pack together as hot, and as cold");
+                        "Advise which allocation sites to pack together as hot or cold");
   CLI::Option* mlock =
       command
-          ->add_flag("--mlock", options->mlock,
-                     "On memory: which of a process's to keep in RAM when that gets scarce")
+          ->add_flag("--mlock", options->mlock, "Advise which memory of a process to lock in RAM")
           ->excludes(objects);
   command
       ->add_option("--limit", options->limit,
-                   "Lock no more: a size, or a share of the accessed memory")
+                   "With --mlock: most memory to lock, or its share of the accessed")
       ->type_name("SIZE|SHARE")
       ->capture_default_str()
       ->needs(mlock);
   command
-      ->add_option("--pid", options->pid,
-                   "Process to advise for (default: the one with the most accesses)")
+      ->add_option(
+          "--pid", options->pid,
+          "With --mlock: process to advise for\nThe default is the process with the most accesses.")
       ->type_name("PID")
       ->check(CLI::PositiveNumber)
       ->needs(mlock);
   CLI::Option* apply = command->add_flag(
       "--apply", options->apply,
-      "Lock it now in the recorded process, which has to run still: a thread of it is stopped for "
-      "some ms to make the calls");
+      "With --mlock: lock it now in the recorded process\n"
+      "The process must still run. One of its threads is stopped for some ms to make the calls.");
   apply->needs(mlock);
-  command->add_flag("--undo", options->undo, "Unlock what --apply locked by this trace")
+  command
+      ->add_flag("--undo", options->undo, "With --mlock: unlock what --apply locked by this trace")
       ->needs(mlock)
       ->excludes(apply);
   command
       ->add_option("-o,--output", options->output,
-                   "Write the advice into this file, for record --advice and for programs that "
-                   "preload libtmprof_allocations")
+                   "Write the advice into this file, for 'tmprof record --advice'\n"
+                   "Programs that preload libtmprof_allocations read it, too.")
       ->type_name("FILE")
       ->excludes(mlock);
   command
       ->add_option("--advice", options->placed_under,
-                   "The advice that the recorded program was placed by: what it judged stands, and "
-                   "what it set apart is known now")
+                   "Advice that the recorded program was placed by\n"
+                   "Its judgements stand. Sites that it set apart are now known.")
       ->type_name("FILE");
   command
       ->add_option("--counts", options->counts,
-                   "Object profiles of the same program built by tmprof cc: what they counted says "
-                   "which sites are hot, and none of these has to be set apart")
+                   "With --objects: object profiles of the program, built by 'tmprof cc'\n"
+                   "Their counts say which sites are hot, so that none has to be set apart.")
       ->type_name("FILE")
       ->needs(objects);
   command
       ->add_option("--ratio", options->ratios,
-                   "Predict hit rates with so much of the accessed pages in tier 1")
+                   "Capacities of tier 1 to predict hit rates for, of accessed pages")
       ->delimiter(',')
       ->capture_default_str();
   AddShare(*command, "--hot", options->hot_share,
-           "The hottest sites that have this share of the accesses are packed together");
+           "Share of the accesses whose hottest sites are packed together");
   command
       ->add_option("--room", options->room,
-                   "How much of tier 1 hot sites may take, as a size or a part of the accessed "
-                   "pages, else 1/8, or what --advice has; malloc has what is beyond")
+                   "Tier 1 for hot sites: a size, or a part of the accessed pages\n"
+                   "The default is 1/8, or that of --advice. What is beyond is left to malloc.")
       ->type_name("SIZE|RATIO");
   command
       ->add_option("--cold-nodes", options->cold_nodes,
-                   "Put cold objects on these NUMA nodes while they have room")
+                   "NUMA nodes for cold objects, while they have room")
       ->delimiter(',')
       ->type_name("NODE")
       ->check(CLI::Range(0u, kMaxAdvisedNode));
   CLI::Option* weight =
       AddRankWeight(*command, options->rank_weight, "default memory; with --mlock accesses");
-  command
-      ->add_option("--by", options->by,
-                   "Evidence to go by, instead of --rank-weight, to compare it")
-      ->check(CLI::IsMember({"references", "samples", "combined", "memory", "truth", "misses"}))
+  command->add_option("--by", options->by, "Evidence to use, instead of --rank-weight")
+      ->check(OneOf({"references", "samples", "combined", "memory", "truth", "misses"}))
       ->excludes(weight);
   AddLlc(*command, options->llc_bytes);
   AddRankModel(*command, options->rank_model);
-  command->add_option("--format", options->format, "How to show it")
-      ->check(CLI::IsMember({"text", "json"}))
+  command->add_option("--format", options->format, "Format of the output")
+      ->check(OneOf({"text", "json"}))
       ->capture_default_str();
   command->footer(
-      "A page tells how hot it is, not which of its objects are: sites that share their pages are\n"
-      "set apart first, and are known from the second recording on. Or from the first one, by "
-      "what\n"
-      "another build of the program counted: --counts.\n\n"
-      "Example:\n"
-      "  tmprof record --objects --objects-interval 4KiB -o first.data -- ./program\n"
+      "A page tells how hot it is, but not which of its objects are hot. Sites that share their "
+      "pages are set apart first, and are known from the second recording on; or from the first "
+      "one, by what another build of the program counted (--counts).\n\n"
+      "Examples:\n"
+      "  tmprof record --objects --objects-interval 4KiB -o first.data ./program\n"
       "  tmprof advise --objects first.data -o first.advice\n"
-      "  tmprof record --objects --objects-interval 4KiB --advice first.advice -o second.data -- "
-      "./program\n"
-      "  tmprof advise --objects second.data --advice first.advice -o program.advice\n"
-      "  tmprof record --advice program.advice -- ./program\n"
-      "  tmprof advise --objects first.data --counts tmprof-4711.objects -o program.advice\n"
-      "  tmprof record --abit regions --duration 10s -p 4711\n"
+      "  tmprof record --objects --advice first.advice -o second.data ./program\n"
+      "  tmprof advise --objects second.data --advice first.advice -o last.advice\n"
+      "  tmprof record --advice last.advice ./program\n"
+      "  tmprof advise --objects first.data --counts tmprof-4711.objects\n"
+      "  tmprof record --abit regions -d 10 -p 4711\n"
       "  tmprof advise --mlock --limit 30% --apply");
   command->callback([options, &exit_status] { exit_status = ExitStatusOf(Advise(*options)); });
 }

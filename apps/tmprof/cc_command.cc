@@ -99,7 +99,7 @@ int Compile(const std::vector<std::string>& command) {
   if (command.empty()) {
     return ReportError(
         BadInput("run compiler", "", "there is none",
-                 fmt::format("name it after '--': tmprof cc -- clang-{} -O2 x.c", kClangMajor)));
+                 fmt::format("name it, as in 'tmprof cc clang-{} -O2 x.c'", kClangMajor)));
   }
   if (Status status = CheckCompiler(command.front()); !status) return ReportError(status.error());
   const Result<fs::path> libraries = FindOwnLibraries("tmprof cc", {kPlugin, kRuntime});
@@ -119,17 +119,20 @@ int Compile(const std::vector<std::string>& command) {
 
 }  // namespace
 
-void AddCcCommand(CLI::App& app, const std::vector<std::string>& command_after_dashes,
-                  int& exit_status) {
+void AddCcCommand(CLI::App& app, const std::vector<std::string>& launched, int& exit_status) {
   CLI::App* command = app.add_subcommand(
-      "cc", "Compiles or links a C or C++ program whose memory accesses are counted by object");
+      "cc", "Compiles a C or C++ program so that it counts its memory accesses by object");
   command->footer(fmt::format(
-      "tmprof cc -- COMPILER ARGS... runs the compiler, clang {}, as it is given: CC=\"tmprof cc --"
-      " clang-{}\".\nThe program writes tmprof-PID.objects when it exits; the environment variable"
-      " TMPROF_OBJECTS names\nanother file, with %p for the PID, or none if it is empty.",
-      kClangMajor, kClangMajor));
-  command->callback(
-      [&command_after_dashes, &exit_status] { exit_status = Compile(command_after_dashes); });
+      "Usage:\n"
+      "  tmprof cc [--] COMPILER [ARGUMENT]...\n\n"
+      "The compiler is clang {0} or clang++ {0}, and runs with its arguments as they are given. "
+      "The program writes tmprof-PID.objects when it exits. The environment variable "
+      "TMPROF_OBJECTS names another file, with %p for the PID; empty, it turns counting off.\n\n"
+      "Examples:\n"
+      "  tmprof cc clang-{0} -O2 -o program program.c\n"
+      "  make CC='tmprof cc clang-{0}'",
+      kClangMajor));
+  command->callback([&launched, &exit_status] { exit_status = Compile(launched); });
 }
 
 }  // namespace tmprof

@@ -8,11 +8,15 @@
 #include <functional>
 #include <system_error>
 
+#include "apps/tmprof/parse_errors.h"
 #include "base/human_units.h"
 #include "rank/rank_weight.h"
 
 namespace tmprof {
 namespace {
+
+// "--output" of "-o,--output"; the last name is the long one.
+std::string LongName(const std::string& flags) { return flags.substr(flags.rfind(',') + 1); }
 
 template <typename Value>
 CLI::Option* AddParsed(CLI::App& command, const std::string& flags, Value& value,
@@ -20,7 +24,7 @@ CLI::Option* AddParsed(CLI::App& command, const std::string& flags, Value& value
                        std::string (*format)(Value), const std::string& type_name) {
   const auto read = [&value, parse, flags](const CLI::results_t& words) {
     const Result<Value> parsed = parse(words.back());
-    if (!parsed) throw CLI::ValidationError(flags, parsed.error().Message());
+    if (!parsed) throw CLI::ValidationError(LongName(flags), parsed.error().Message());
     value = *parsed;
     return true;
   };
@@ -31,16 +35,33 @@ CLI::Option* AddParsed(CLI::App& command, const std::string& flags, Value& value
 
 }  // namespace
 
+Result<std::chrono::nanoseconds> ParseTimeOption(std::string_view text) {
+  const bool is_bare =
+      !text.empty() && text.find_first_not_of("0123456789.") == std::string_view::npos;
+  return ParseDuration(is_bare ? std::string(text) + "s" : std::string(text));
+}
+
 CLI::Option* AddDuration(CLI::App& command, const std::string& flags,
                          std::chrono::nanoseconds& value, const std::string& description) {
-  return AddParsed(command, flags, value, description, ParseDuration, FormatDuration, "TIME");
+  return AddParsed(command, flags, value, description, ParseTimeOption, FormatDuration, "TIME");
+}
+
+CLI::Option* AddDuration(CLI::App& command, const std::string& flags,
+                         std::optional<std::chrono::nanoseconds>& value,
+                         const std::string& description) {
+  const auto read = [&value, flags](const std::string& word) {
+    const auto parsed = ParseTimeOption(word);
+    if (!parsed) throw CLI::ValidationError(LongName(flags), parsed.error().Message());
+    value = *parsed;
+  };
+  return command.add_option_function<std::string>(flags, read, description)->type_name("TIME");
 }
 
 CLI::Option* AddBytes(CLI::App& command, const std::string& flags,
                       std::optional<std::uint64_t>& value, const std::string& description) {
   const auto read = [&value, flags](const std::string& word) {
     const auto parsed = ParseBytes(word);
-    if (!parsed) throw CLI::ValidationError(flags, parsed.error().Message());
+    if (!parsed) throw CLI::ValidationError(LongName(flags), parsed.error().Message());
     value = *parsed;
   };
   return command.add_option_function<std::string>(flags, read, description)->type_name("SIZE");
@@ -62,14 +83,21 @@ CLI::Validator WholeNumber(std::uint64_t least) {
   return CLI::Validator(check, "");
 }
 
-void AddRankModel(CLI::App& command, std::string& value) {
-  command.add_option("--rank-model", value, "rate: estimated accesses; sum: references + samples")
-      ->check(CLI::IsMember({"rate", "sum"}))
+CLI::Option* AddRankModel(CLI::App& command, std::string& value) {
+  return command
+      .add_option("--rank-model", value,
+                  "How evidence is scored\n"
+                  "'rate' estimates accesses from all evidence. 'sum' adds up references and "
+                  "samples.")
+      ->check(OneOf({"rate", "sum"}))
       ->capture_default_str();
 }
 
 CLI::Option* AddRankWeight(CLI::App& command, std::string& value, std::string_view note) {
-  std::string description = "What a page's score counts: memory, accesses or references";
+  std::string description =
+      "Accesses that a page's score counts: memory, accesses or references\n"
+      "'memory' counts accesses that reach memory, 'accesses' all of them, and 'references' "
+      "accessed bits.";
   if (!note.empty()) description += fmt::format(" ({})", note);
   CLI::Option* option = command.add_option("--rank-weight", value, description);
   // ParseRankWeight() knows `stall`, too, which is refused with its reason.
@@ -82,9 +110,10 @@ CLI::Option* AddRankWeight(CLI::App& command, std::string& value, std::string_vi
   return option;
 }
 
-void AddLlc(CLI::App& command, std::optional<std::uint64_t>& value) {
-  AddBytes(command, "--llc", value,
-           "Size of the last-level cache (lscpu), to model it where misses were not sampled")
+CLI::Option* AddLlc(CLI::App& command, std::optional<std::uint64_t>& value) {
+  return AddBytes(command, "--llc", value,
+                  "Model a last-level cache of this size (see lscpu)\n"
+                  "The model tells accesses to memory where misses were not sampled.")
       ->check([](const std::string& text) {
         const Result<std::uint64_t> bytes = ParseBytes(text);
         const bool is_too_small = bytes && *bytes < kBasePageBytes;
@@ -93,8 +122,8 @@ void AddLlc(CLI::App& command, std::optional<std::uint64_t>& value) {
 }
 
 void AddFormat(CLI::App& command, std::string& value) {
-  command.add_option("--format", value, "How to show it")
-      ->check(CLI::IsMember({"text", "json", "csv"}))
+  command.add_option("--format", value, "Format of the output")
+      ->check(OneOf({"text", "json", "csv"}))
       ->capture_default_str();
 }
 

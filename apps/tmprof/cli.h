@@ -21,11 +21,10 @@ namespace tmprof {
 inline constexpr int kBadInput = 2;
 inline constexpr std::string_view kDefaultTrace = "tmprof.data";
 
-// Each registers one command. When it is parsed and run, `exit_status` is set.
-void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_after_dashes,
-                      int& exit_status);
-void AddCcCommand(CLI::App& app, const std::vector<std::string>& command_after_dashes,
-                  int& exit_status);
+// Each registers one command. When it is parsed and run, `exit_status` is set. `launched` is the
+// program to run with its arguments, as SplitCommand() tells it; it is set before the parse.
+void AddRecordCommand(CLI::App& app, const std::vector<std::string>& launched, int& exit_status);
+void AddCcCommand(CLI::App& app, const std::vector<std::string>& launched, int& exit_status);
 void AddCurveCommand(CLI::App& app, int& exit_status);
 void AddReportCommand(CLI::App& app, int& exit_status);
 void AddEvalCommand(CLI::App& app, int& exit_status);
@@ -48,9 +47,15 @@ Status RequireDifferent(std::string_view option, const std::vector<std::string>&
   return {};
 }
 
+// ParseDuration() that takes a bare number for seconds, as options of people do. Files do not.
+Result<std::chrono::nanoseconds> ParseTimeOption(std::string_view text);
+
 // Options that hold a quantity with a unit; a bad value is a CLI::ValidationError.
 CLI::Option* AddDuration(CLI::App& command, const std::string& flags,
                          std::chrono::nanoseconds& value, const std::string& description);
+CLI::Option* AddDuration(CLI::App& command, const std::string& flags,
+                         std::optional<std::chrono::nanoseconds>& value,
+                         const std::string& description);
 CLI::Option* AddBytes(CLI::App& command, const std::string& flags,
                       std::optional<std::uint64_t>& value, const std::string& description);
 CLI::Option* AddShare(CLI::App& command, const std::string& flags, double& value,
@@ -61,12 +66,12 @@ CLI::Option* AddShare(CLI::App& command, const std::string& flags, double& value
 CLI::Validator WholeNumber(std::uint64_t least);
 
 // "--rank-model rate|sum" and "--format text|json|csv"; the values given are the defaults.
-void AddRankModel(CLI::App& command, std::string& value);
+CLI::Option* AddRankModel(CLI::App& command, std::string& value);
 void AddFormat(CLI::App& command, std::string& value);
 // "--rank-weight memory|accesses|references"; `value` is the default, unless it is empty. Lets
 // "stall" pass, which ParseRankWeight() reads, too. The help text ends with the note.
 CLI::Option* AddRankWeight(CLI::App& command, std::string& value, std::string_view note = {});
 // "--llc SIZE"
-void AddLlc(CLI::App& command, std::optional<std::uint64_t>& value);
+CLI::Option* AddLlc(CLI::App& command, std::optional<std::uint64_t>& value);
 
 }  // namespace tmprof

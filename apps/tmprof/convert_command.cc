@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "apps/tmprof/cli.h"
+#include "apps/tmprof/parse_errors.h"
 #include "apps/tmprof/version.h"
 #include "profiler/sources/exact/truth_file.h"
 #include "profiler/sources/exact/truth_merge.h"
@@ -186,52 +187,59 @@ Result<int> Convert(const CLI::App& command, const ConvertOptions& options) {
 void AddConvertCommand(CLI::App& app, int& exit_status) {
   CLI::App* command = app.add_subcommand("convert", "Writes a trace in another tool's format");
   auto options = std::make_shared<ConvertOptions>();
-  command->add_option("FILE,-i,--input", options->trace, "Trace file")->capture_default_str();
-  command
-      ->add_option("--to", options->to,
-                   "csv: a line per page record; oracleGeneral: libCacheSim's binary requests; "
-                   "trace: FILE is a truth stream of the testbed's, and becomes a trace; "
-                   "objects: FILE is an object profile, and gets the functions and lines of its "
-                   "calls, compressed, to be reported where the program is not")
+  command->add_option("FILE,-i,--input", options->trace, "File to convert")->capture_default_str();
+  command->add_option("--to", options->to, "Format to write")
       ->required()
-      ->check(CLI::IsMember({"csv", "oracleGeneral", "trace", "objects"}));
+      ->check(OneOf({"csv", "oracleGeneral", "trace", "objects"}));
   command
       ->add_option("-o,--output", options->output,
-                   "File to write; standard output for csv, else FILE.oracleGeneral, "
-                   "FILE.data or FILE.named")
+                   "File to write\n"
+                   "The default is standard output for csv, else FILE.oracleGeneral, FILE.data or "
+                   "FILE.named.")
       ->type_name("OUT");
   command
       ->add_option("--beside", options->beside,
-                   "With --to trace: a recording of the same run, on the same clock, that gets the "
-                   "exact accesses of its targets")
+                   "With --to trace: recording of the same run, to add the accesses to\n"
+                   "Both have to be on one clock. The recording's targets get exact accesses.")
       ->type_name("TRACE");
   command
       ->add_option("--pages", options->pages,
-                   "With --to trace: virtual, those of each process; physical: page frames, of all "
-                   "processes together, as "
-                   "pages of a target 'memory', of a virtual machine's stream")
-      ->check(CLI::IsMember({"virtual", "physical"}))
+                   "With --to trace: kind of pages\n"
+                   "'virtual' pages are those of each process. 'physical' ones are page frames of "
+                   "all processes together, from a virtual machine's stream.")
+      ->check(OneOf({"virtual", "physical"}))
       ->capture_default_str();
   command
       ->add_option("--rank-model", options->rank_model,
-                   "Requests of oracleGeneral follow rate, estimated accesses, or sum, counts of "
-                   "references and samples")
-      ->check(CLI::IsMember({"rate", "sum"}))
+                   "With --to oracleGeneral: how evidence is scored\n"
+                   "'rate' estimates accesses; 'sum' adds up references and samples.")
+      ->check(OneOf({"rate", "sum"}))
       ->capture_default_str();
-  AddRankWeight(*command, options->rank_weight, "requests of oracleGeneral");
+  AddRankWeight(*command, options->rank_weight, "for oracleGeneral");
   AddLlc(*command, options->llc_bytes);
   command
       ->add_option("--requests", options->requests,
-                   "Most requests in oracleGeneral; accesses beyond are sampled")
+                   "With --to oracleGeneral: most requests to write\n"
+                   "If there are more accesses, requests are a sample of them.")
       ->type_name("N")
       ->check(WholeNumber(1))
       ->capture_default_str();
   command
       ->add_option("--seed", options->seed,
-                   "Seed of the random choice of requests for oracleGeneral")
+                   "With --to oracleGeneral: seed of the choice of requests")
       ->type_name("N")
       ->check(WholeNumber(0))
       ->capture_default_str();
+  command->footer(
+      "Formats:\n"
+      "  csv  A line per page and epoch\n"
+      "  oracleGeneral  Binary requests of libCacheSim\n"
+      "  trace  A trace, from a truth stream of the test bed\n"
+      "  objects  An object profile with the functions and lines of its calls, to be reported on "
+      "machines that do not have the program\n\n"
+      "Examples:\n"
+      "  tmprof convert server.data --to csv -o server.csv\n"
+      "  tmprof convert server.data --to oracleGeneral");
   command->callback([command, options, &exit_status] {
     exit_status = ExitStatusOf(Convert(*command, *options));
   });

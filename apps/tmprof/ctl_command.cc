@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/tmprof/cli.h"
+#include "apps/tmprof/parse_errors.h"
 #include "apps/tmprofd/control_address.h"
 #include "apps/tmprofd/control_client.h"
 #include "report/format.h"
@@ -94,26 +95,26 @@ void AddCtlCommand(CLI::App& app, int& exit_status) {
   CLI::App* command =
       app.add_subcommand("ctl", "Asks the placement daemon, and tells it what to do");
   auto options = std::make_shared<CtlOptions>();
-  command
-      ->add_option(
-          "COMMAND", options->command,
-          "status: all that it does; targets: the processes that it places; pause: move "
-          "nothing until resume; set: change the named quantities until it ends or reads its "
-          "file again (SIGHUP); stop: end")
-      ->check(CLI::IsMember({"status", "targets", "pause", "resume", "set", "stop"}))
+  command->add_option("COMMAND", options->command, "What to ask or tell the daemon")
+      ->check(OneOf({"status", "targets", "pause", "resume", "set", "stop"}))
       ->required();
-  command
-      ->add_option("SETTING", options->settings,
-                   "Settings to change and their new values (for set)")
+  command->add_option("SETTING", options->settings, "With set: settings to change, as NAME=VALUE")
       ->type_name("NAME=VALUE");
   command->add_option("--socket", options->socket, "The daemon's control socket")
       ->type_name("PATH")
       ->capture_default_str();
-  command->add_option("--format", options->format, "How to show it")
-      ->check(CLI::IsMember({"text", "json"}))
+  command->add_option("--format", options->format, "Format of the output")
+      ->check(OneOf({"text", "json"}))
       ->capture_default_str();
   command->footer(
-      "Example:\n"
+      "Commands:\n"
+      "  status  Show all that the daemon does\n"
+      "  targets  Show the processes that it places\n"
+      "  pause  Move no pages until 'resume'\n"
+      "  resume  Move pages again\n"
+      "  set  Change settings until the daemon ends or reads its file again (SIGHUP)\n"
+      "  stop  End the daemon\n\n"
+      "Examples:\n"
       "  tmprof ctl status --format json\n"
       "  tmprof ctl pause");
   command->callback([options, &exit_status] {

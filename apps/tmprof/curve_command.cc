@@ -18,6 +18,7 @@
 
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/messages.h"
+#include "apps/tmprof/parse_errors.h"
 #include "apps/tmprof/record_session.h"
 #include "apps/tmprof/recording_outcome.h"
 #include "base/human_units.h"
@@ -188,33 +189,32 @@ void AddCurveCommand(CLI::App& app, int& exit_status) {
   record.duration = std::chrono::seconds(10);
   record.sources.sample_rate = kSampleRate;
   command->add_option("-p,--pid", record.pids, "Processes to observe, with their children")
-      ->type_name("PID")
+      ->type_name("PID,...")
       ->delimiter(',')
       ->check(WholeNumber(1));
   command->add_flag("--all", record.all, "Observe all processes that run now, and their children");
-  AddDuration(*command, "--duration", *record.duration, "How long to observe");
+  AddDuration(*command, "-d,--duration", *record.duration, "Time to observe");
   AddShare(*command, "--max-overhead", record.sources.max_overhead,
-           "CPU time that observing may cost the processes");
-  command->add_option("--by", options->by, "Accesses that count; unset: the best that can be told")
-      ->check(CLI::IsMember({"memory", "combined", "references"}));
+           "Most CPU time that profiling may cost the processes");
+  command->add_option("--by", options->by, "Accesses to count instead of the best that can be told")
+      ->check(OneOf({"memory", "combined", "references"}));
   AddLlc(*command, options->llc_bytes);
   AddFormat(*command, options->format);
   command->add_option("--png", options->png, "Draw the curve into this file, too")
-      ->type_name("OUT");
+      ->type_name("FILE");
   command
       ->add_option("-o,--output", record.output,
-                   "Keep the trace in this file; an existing one is kept as FILE.old")
+                   "Keep the trace in this file\nAn existing file is kept as FILE.old.")
       ->type_name("FILE");
   command->footer(
-      "The curve is that of 'tmprof report --view curve'. It goes by accesses to memory where a\n"
-      "sampler of cache misses works ('tmprof doctor') or --llc tells the size of the cache, else\n"
-      "by all accesses.\n"
-      "Ctrl-C ends the recording, and tells the curve of what was seen so far.\n"
-      "Exit status: 0; 1 refused; 2 wrong use; 3 too little was seen to tell.\n"
+      "The curve is that of 'tmprof report --view curve'. It counts accesses to memory if a "
+      "sampler of cache misses works ('tmprof doctor') or --llc tells the size of the cache, else "
+      "all accesses. Ctrl-C ends the recording, and shows the curve of what was seen before.\n\n"
+      "A TIME is a number with ms, s, m or h behind it; a bare number is seconds.\n\n"
       "Examples:\n"
       "  tmprof curve -p $(pidof redis-server)\n"
       "  tmprof curve -p 1234 --llc 32MiB\n"
-      "  tmprof curve --all --duration 30s --png curve.png");
+      "  tmprof curve --all -d 30 --png curve.png");
   command->callback([options, &exit_status] { exit_status = ExitStatusOf(Curve(*options)); });
 }
 

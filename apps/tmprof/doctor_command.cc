@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/tmprof/cli.h"
+#include "apps/tmprof/parse_errors.h"
 #include "apps/tmprof/session_sources.h"
 #include "mover/joint_moves.h"
 #include "profiler/probe.h"
@@ -66,10 +67,10 @@ std::string AsText(const std::vector<Probe>& probes) {
 
 void AddDoctorCommand(CLI::App& app, int& exit_status) {
   CLI::App* command = app.add_subcommand(
-      "doctor", "Tells which sources and moves work here, and what would fix the others");
+      "doctor", "Tells which sources and page moves work here, and how to fix the others");
   auto format = std::make_shared<std::string>("text");
-  command->add_option("--format", *format, "How to show it")
-      ->check(CLI::IsMember({"text", "json"}))
+  command->add_option("--format", *format, "Format of the output")
+      ->check(OneOf({"text", "json"}))
       ->capture_default_str();
   command->callback([format, &exit_status] {
     std::vector<Probe> probes = ProbeSources();

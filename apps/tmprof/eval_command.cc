@@ -13,6 +13,7 @@
 
 #include "apps/tmprof/addresses.h"
 #include "apps/tmprof/cli.h"
+#include "apps/tmprof/parse_errors.h"
 #include "apps/tmprof/true_hit_rates.h"
 #include "base/human_units.h"
 #include "base/latency_gap.h"
@@ -191,7 +192,7 @@ Result<Ranker::Options> RankerOptions(const EvalOptions& options) {
     }
     ranker.memory = Ranker::Memory::kLearned;
   } else if (options.half_life != "default") {
-    const auto half_life = ParseDuration(options.half_life);
+    const auto half_life = ParseTimeOption(options.half_life);
     if (!half_life) return Fail(OfOption("--half-life", options.half_life, half_life.error()));
     if (half_life->count() == 0) {
       return Fail(OfOption(
@@ -827,83 +828,90 @@ Result<int> Evaluate(const CLI::App& command, const EvalOptions& options) {
 }  // namespace
 
 void AddEvalCommand(CLI::App& app, int& exit_status) {
-  CLI::App* command =
-      app.add_subcommand("eval", "Tells the tier-1 hit rate that policies would have got");
+  CLI::App* command = app.add_subcommand(
+      "eval", "Tells the hit rate of fast memory that placement policies would have had");
   auto options = std::make_shared<EvalOptions>();
-  command->add_option("FILE", options->traces, "Trace files")->capture_default_str();
-  std::string policies = "Placement policies:";
-  for (const PolicyEntry& policy : Policies()) {
-    policies += fmt::format(" {} ({});", policy.name, policy.description);
+  command->add_option("FILE,-i,--input", options->traces, "Trace files")->capture_default_str();
+  std::string policies = "Policies:";
+  for (const PolicyEntry& entry : Policies()) {
+    policies += fmt::format("\n  {}  {}", entry.name, entry.description);
   }
-  policies.back() = '.';
-  CLI::Option* policy = command->add_option("--policy", options->policies, policies)
+  CLI::Option* policy = command->add_option("--policy", options->policies, "Policies to replay")
+                            ->type_name("POLICY,...")
                             ->delimiter(',')
                             ->capture_default_str();
   CLI::Option* ratio =
-      command->add_option("--ratio", options->ratios, "Capacity of tier 1 as a ratio")
+      command
+          ->add_option("--ratio", options->ratios, "Capacities of tier 1, as parts of the memory")
+          ->type_name("RATIO,...")
           ->delimiter(',')
           ->capture_default_str();
   CLI::Option* of =
       command
           ->add_option(
               "--of", options->of,
-              "Memory that a ratio is of: footprint, the pages seen accessed; or resident, "
-              "the most that the processes had")
-          ->check(CLI::IsMember({"footprint", "resident"}))
+              "Memory that a ratio is of\n"
+              "The footprint is all pages seen accessed; 'resident' is the most memory that the "
+              "processes had.")
+          ->check(OneOf({"footprint", "resident"}))
           ->capture_default_str();
   CLI::Option* fast =
-      command->add_option("--fast", options->fast, "Capacity of tier 1 in bytes, instead of ratios")
+      command
+          ->add_option("--fast", options->fast, "Capacities of tier 1 in bytes, instead of ratios")
           ->type_name("SIZE,...")
           ->delimiter(',')
           ->excludes(ratio)
           ->excludes(of);
   command
       ->add_option("--addresses", options->addresses,
-                   "Evaluate the pages in these ranges alone, of each process")
+                   "Evaluate only pages in these ranges of each process")
       ->type_name("START-END,...")
       ->delimiter(',')
       ->excludes(of);
-  CLI::Option* truth =
-      command
-          ->add_option("--truth", options->truth,
-                       "Add the true hit rates, by a file of accesses as the workloads write it")
-          ->type_name("TRUTH");
+  CLI::Option* truth = command
+                           ->add_option("--truth", options->truth,
+                                        "Add the true hit rates, by this file of real accesses\n"
+                                        "A workload of tmprof wrote the file.")
+                           ->type_name("FILE");
   AddRankWeight(*command, options->rank_weight);
-  CLI::Option* rank =
-      command
-          ->add_option("--rank", options->ranks,
-                       "Evidence that policies go by, instead of --rank-weight, to compare it")
-          ->delimiter(',');
+  CLI::Option* rank = command
+                          ->add_option("--rank", options->ranks,
+                                       "Evidence that policies use, instead of --rank-weight")
+                          ->type_name("EVIDENCE,...")
+                          ->delimiter(',');
   command
       ->add_option("--judge", options->judge,
-                   "Evidence of what a hit is worth, instead of --rank-weight")
-      ->check(CLI::IsMember(
-          {"memory", "accesses", "combined", "references", "samples", "truth", "misses"}));
+                   "Evidence that says what a hit is worth, instead of --rank-weight")
+      ->check(
+          OneOf({"memory", "accesses", "combined", "references", "samples", "truth", "misses"}));
   AddRankModel(*command, options->rank_model);
   command
       ->add_option("--half-life", options->half_life,
-                   "CPU time of a target after which its evidence weighs half (wall-clock time "
-                   "where that is unknown); learned, as long as its access rates last; none; or "
-                   "default (learned by rank model rate, none by sum)")
+                   "CPU time after which evidence weighs half: TIME, learned or none\n"
+                   "It is the target's CPU time, or wall-clock time where that is unknown; a bare "
+                   "number is seconds. 'learned' follows how long access rates last. The default "
+                   "is 'learned' by rank model rate, and 'none' by sum.")
       ->type_name("TIME")
       ->capture_default_str();
   AddLlc(*command, options->llc_bytes);
   CLI::Option* curve = command->add_flag(
-      "--curve", options->curve, "Tell hit rates by capacity instead of replaying policies");
+      "--curve", options->curve, "Show hit rates by capacity instead of replaying policies");
   for (CLI::Option* other : {policy, ratio, of, fast, truth, rank}) curve->excludes(other);
   command
       ->add_option("--latency-gap", options->latency_gap,
-                   "How much longer an access takes below tier 1 (default: as the firmware of the "
-                   "recording machine told, else 100ns)")
+                   "How much longer an access takes below tier 1, as in 100ns\n"
+                   "The default is what the firmware of the recording machine told, else 100ns. "
+                   "The time needs a unit.")
       ->type_name("TIME")
       ->excludes(curve);
   AddFormat(*command, options->format);
-  command->footer(
-      "Examples:\n"
-      "  tmprof eval server.data --policy history,oracle --ratio 1/8,1/16 --format json\n"
-      "  tmprof eval server.data --llc 32MiB\n"
-      "  tmprof eval server.data --fast 64MiB,1GiB\n"
-      "  tmprof eval server.data --curve --format csv");
+  command->footer(policies +
+                  "\n\n"
+                  "Examples:\n"
+                  "  tmprof eval server.data --policy history,oracle --ratio 1/8,1/16\n"
+                  "  tmprof eval server.data --llc 32MiB\n"
+                  "  tmprof eval server.data --fast 64MiB,1GiB\n"
+                  "  tmprof eval server.data --curve --format csv");
   command->callback([command, options, &exit_status] {
     exit_status = ExitStatusOf(Evaluate(*command, *options));
   });

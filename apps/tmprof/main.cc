@@ -1,54 +1,94 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "apps/tmprof/cli.h"
+#include "apps/tmprof/command_words.h"
+#include "apps/tmprof/help.h"
+#include "apps/tmprof/parse_errors.h"
 #include "apps/tmprof/version.h"
 
+namespace tmprof {
 namespace {
 
-int Run(std::vector<std::string> arguments) {
-  // Everything behind a lone "--" belongs to the command to run, whatever it looks like.
-  const auto dashes = std::ranges::find(arguments, "--");
-  std::vector<std::string> command;
-  if (dashes != arguments.end()) {
-    command.assign(dashes + 1, arguments.end());
-    arguments.erase(dashes, arguments.end());
-  }
+// nullptr: there is no such command. Hidden commands count.
+const CLI::App* FindCommand(const CLI::App& app, const std::string& name) {
+  const auto named =
+      app.get_subcommands([&name](const CLI::App* command) { return command->get_name() == name; });
+  return named.empty() ? nullptr : named.front();
+}
 
-  CLI::App app("Profiles memory accesses per page and evaluates tiered-memory placement.",
-               "tmprof");
-  app.set_version_flag("--version", std::string("tmprof ") + tmprof::kVersion);
+int ShowHelp(const CLI::App& app, int exit_status) {
+  return ExitStatusOf(Answer(app.help(), exit_status));
+}
+
+// "help record" is "record --help".
+void MakeHelpAnOption(std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments.front() != "help") return;
+  arguments.erase(arguments.begin());
+  arguments.resize(std::min<std::size_t>(arguments.size(), 1));
+  arguments.emplace_back("--help");
+}
+
+int Run(std::vector<std::string> arguments) {
+  CLI::App app("Profiles memory accesses per page and evaluates tiered-memory placement", "tmprof");
+  UseHelpText(app);
+  app.set_version_flag("-V,--version", std::string("tmprof ") + kVersion, "Print the version");
   app.require_subcommand(1);
-  app.footer("Run 'tmprof COMMAND --help' for a command's options.");
-  int exit_status = tmprof::kDone;
-  tmprof::AddRecordCommand(app, command, exit_status);
-  tmprof::AddCcCommand(app, command, exit_status);
-  tmprof::AddCurveCommand(app, exit_status);
-  tmprof::AddReportCommand(app, exit_status);
-  tmprof::AddEvalCommand(app, exit_status);
-  tmprof::AddAdviseCommand(app, exit_status);
-  tmprof::AddScoreCommand(app, exit_status);
-  tmprof::AddConvertCommand(app, exit_status);
-  tmprof::AddDoctorCommand(app, exit_status);
-  tmprof::AddCtlCommand(app, exit_status);
-  tmprof::AddGenerateCommand(app, exit_status);
+  int exit_status = kDone;
+  std::vector<std::string> launched;
+  AddRecordCommand(app, launched, exit_status);
+  AddCcCommand(app, launched, exit_status);
+  AddCurveCommand(app, exit_status);
+  AddReportCommand(app, exit_status);
+  AddEvalCommand(app, exit_status);
+  AddAdviseCommand(app, exit_status);
+  AddScoreCommand(app, exit_status);
+  AddConvertCommand(app, exit_status);
+  AddDoctorCommand(app, exit_status);
+  AddCtlCommand(app, exit_status);
+  AddGenerateCommand(app, exit_status);
+  // Commands that are added later would have it, too.
+  app.footer(
+      "Run 'tmprof help COMMAND' for a command's options, and 'man tmprof-COMMAND' for details.\n\n"
+      "Examples:\n"
+      "  tmprof record ./program\n"
+      "  tmprof report --view hot\n"
+      "  tmprof eval");
+
+  // perf and git, too, print their help and fail: a script that lost its command's name must not
+  // go on.
+  if (arguments.empty()) return ShowHelp(app, kBadInput);
+  MakeHelpAnOption(arguments);
+  const CLI::App* command = FindCommand(app, arguments.front());
+  if (command == nullptr && !arguments.front().starts_with('-')) {
+    return ReportError(UnknownCommand(app, arguments.front()));
+  }
+  std::vector<std::string> words(arguments.begin() + (command == nullptr ? 0 : 1), arguments.end());
+  if (command != nullptr && LaunchesProgram(*command)) {
+    CommandWords split = SplitCommand(*command, words);
+    launched = std::move(split.command);
+    words = std::move(split.options);
+    arguments = {command->get_name()};
+    arguments.insert(arguments.end(), words.begin(), words.end());
+  }
 
   std::ranges::reverse(arguments);  // CLI11 takes them last first
   try {
     app.parse(std::move(arguments));
+  } catch (const CLI::CallForHelp&) {
+    return ShowHelp(command == nullptr ? app : *command, kDone);
+  } catch (const CLI::CallForVersion& version) {
+    return ExitStatusOf(Answer(std::string(version.what()) + "\n", kDone));
   } catch (const CLI::ParseError& error) {
-    std::ostringstream help;
-    if (app.exit(error, help) != 0) return tmprof::kBadInput;
-    const tmprof::Status shown = tmprof::WriteOut(help.str());
-    return shown ? tmprof::kDone : tmprof::ReportError(shown.error());
+    return ReportError(ExplainParseError(command == nullptr ? app : *command, words, error));
   }
   return exit_status;
 }
 
 }  // namespace
+}  // namespace tmprof
 
-int main(int argc, char** argv) { return Run({argv + 1, argv + argc}); }
+int main(int argc, char** argv) { return tmprof::Run({argv + 1, argv + argc}); }

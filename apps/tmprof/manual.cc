@@ -4,31 +4,59 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <sstream>
+
+#include "apps/tmprof/help.h"
 #include "apps/tmprof/version.h"
 
 namespace tmprof {
 namespace {
 
-// "-o, --output FILE"
-std::string Heading(const CLI::Option& option) {
-  std::string heading;
-  for (const std::string& name : option.get_snames()) heading += "-" + name + ", ";
-  for (const std::string& name : option.get_lnames()) heading += "--" + name + ", ";
-  if (heading.empty()) return option.get_name();
-  heading.resize(heading.size() - 2);
-  if (option.get_expected_max() > 0) heading += " " + option.get_type_name();
-  return heading;
+std::string Item(const std::string& heading, const std::string& text) {
+  return fmt::format(".TP\n.B {}\n{}\n", Roff(heading), Roff(text));
 }
 
 std::string OptionList(const CLI::App& command) {
   std::string text;
   for (const CLI::Option* option : ShownOptions(command)) {
-    text +=
-        fmt::format(".TP\n.B {}\n{}\n", Roff(Heading(*option)), Roff(option->get_description()));
-    if (!option->get_default_str().empty()) {
-      text += fmt::format("Default: {}.\n", Roff(option->get_default_str()));
+    std::string description = ShortText(*option) + ".";
+    if (const std::string more = LongText(*option); !more.empty()) description += "\n" + more;
+    if (const std::string values = ValuesAndDefault(*option); !values.empty()) {
+      description += "\n(" + values + ")";
+    }
+    if (option->get_required()) description += "\nIt is required.";
+    text += Item(Heading(*option), description);
+  }
+  return text;
+}
+
+std::string Synopses(const Footer& footer) {
+  std::string text;
+  for (const std::string& usage : footer.usage) {
+    if (!text.empty()) text += ".br\n";
+    text += fmt::format(".B {}\n", Roff(usage));
+  }
+  return text;
+}
+
+// Paragraphs, in which lists have their entries as items.
+std::string Notes(const Footer& footer) {
+  std::string text;
+  for (const std::string& note : footer.notes) {
+    text += ".PP\n";
+    std::istringstream lines(note);
+    for (std::string line; std::getline(lines, line);) {
+      const auto entry = EntryOf(line);
+      text += entry ? Item(entry->name, entry->text) : Roff(line) + "\n";
     }
   }
+  return text;
+}
+
+std::string Examples(const Footer& footer) {
+  std::string text;
+  for (const std::string& example : footer.examples) text += Roff(example) + "\n";
   return text;
 }
 
@@ -46,24 +74,19 @@ std::string Roff(std::string_view text) {
   return escaped;
 }
 
-std::vector<const CLI::Option*> ShownOptions(const CLI::App& command) {
-  std::vector<const CLI::Option*> shown;
-  for (const CLI::Option* option : command.get_options()) {
-    if (option->get_group() != kHidden) shown.push_back(option);
-  }
-  return shown;
-}
-
 std::string InRoff(const ManualPage& page, const CLI::App& command) {
+  const Footer footer = FooterOf(command);
+  std::string description = command.get_description();
+  std::string sentence = description.ends_with('.') ? description : description + ".";
   std::string text = fmt::format(
       ".TH {} {} \"\" \"tmprof {}\" \"tmprof manual\"\n"
-      ".SH NAME\n{} \\- {}\n.SH SYNOPSIS\n.B {}\n.SH DESCRIPTION\n{}\n",
-      Roff(page.name), page.section, kVersion, Roff(page.name), Roff(command.get_description()),
-      Roff(page.synopsis), Roff(command.get_description()));
+      ".SH NAME\n{} \\- {}\n.SH SYNOPSIS\n{}.SH DESCRIPTION\n{}\n{}",
+      Roff(page.name), page.section, kVersion, Roff(page.name), Roff(description), Synopses(footer),
+      Roff(sentence), Notes(footer));
   text += page.body;
   text += ".SH OPTIONS\n" + OptionList(command);
-  if (!command.get_footer().empty()) {
-    text += fmt::format(".SH NOTES\n.nf\n{}\n.fi\n", Roff(command.get_footer()));
+  if (!footer.examples.empty()) {
+    text += fmt::format(".SH EXAMPLES\n.nf\n{}.fi\n", Examples(footer));
   }
   return text + page.end;
 }

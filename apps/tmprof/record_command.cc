@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "apps/tmprof/cli.h"
+#include "apps/tmprof/parse_errors.h"
 #include "apps/tmprof/record_session.h"
 #include "apps/tmprof/source_choice.h"
 #include "base/human_units.h"
@@ -30,17 +31,17 @@ constexpr std::uint64_t kMostObjectsInterval = std::uint64_t{1} << 48;
 
 // An option that takes one of these names; the first is the default, and `value` holds it.
 template <typename Value>
-void AddChoice(CLI::App& command, const std::string& flag, Value& value,
-               const std::vector<std::pair<std::string, Value>>& choices,
-               const std::string& description) {
+CLI::Option* AddChoice(CLI::App& command, const std::string& flag, Value& value,
+                       const std::vector<std::pair<std::string, Value>>& choices,
+                       const std::string& description) {
   std::vector<std::string> names;
   for (const auto& [name, choice] : choices) names.push_back(name);
   const auto read = [&value, choices](const std::string& word) {
     const auto chosen = std::ranges::find(choices, word, &std::pair<std::string, Value>::first);
     value = chosen->second;  // the check comes first
   };
-  command.add_option_function<std::string>(flag, read, description)
-      ->check(CLI::IsMember(names))
+  return command.add_option_function<std::string>(flag, read, description)
+      ->check(OneOf(names))
       ->default_str(names.front());
 }
 
@@ -63,7 +64,7 @@ Status ValidateExact(const RecordOptions& options) {
   if (!options.pids.empty()) {
     return Fail(BadInput("use option", "--source exact",
                          "a program that already runs cannot be traced exactly",
-                         "let tmprof start it: tmprof record --source exact -- CMD ARGS..."));
+                         "let tmprof start it: tmprof record --source exact PROGRAM"));
   }
   for (const auto& [option, given] :
        {std::pair("--exact-l2", options.exact_l2_bytes.has_value()),
@@ -137,140 +138,195 @@ Status Validate(const RecordOptions& options,
   if (options.pids.empty() == options.command.empty()) {
     return Fail(BadInput(
         "record", "",
-        options.command.empty() ? "no target was given" : "both -p and a command were given",
-        "give -p PID... or -- CMD ARGS..."));
+        options.command.empty() ? "no target was given" : "both -p and a program were given",
+        "name a program to start, as in 'tmprof record ./program', or running processes: -p "
+        "PID,..."));
   }
   if (options.objects && (options.command.empty() || options.exact())) {
     return Fail(BadInput("use option", "--objects",
                          options.exact() ? "a program traced exactly preloads nothing"
                                          : "a program that already runs preloads nothing",
-                         "let tmprof start it: tmprof record --objects -- CMD ARGS..."));
+                         "let tmprof start it: tmprof record --objects PROGRAM"));
   }
   if (!options.advice.empty()) {
     if (options.command.empty()) {
       return Fail(BadInput("use option", "--advice", "a program that already runs preloads nothing",
-                           "let tmprof start it: tmprof record --advice FILE -- CMD ARGS..."));
+                           "let tmprof start it: tmprof record --advice FILE PROGRAM"));
     }
     if (auto advice = ReadAdvice(options.advice); !advice) return Fail(advice.error());
   }
   return CheckRecording(options);
 }
 
+// Which pages, and how, to read accessed bits of.
+void AddAbitOptions(CLI::App& command, RecordOptions& options) {
+  const std::string group = "Accessed bits";
+  const auto read_abit = [&options](const std::string& words) {
+    const auto parsed = ParseAbit(words);
+    if (!parsed) throw CLI::ValidationError("--abit", parsed.error().Message());
+    options.sources.abit = *parsed;
+  };
+  command
+      .add_option_function<std::string>(
+          "--abit", read_abit,
+          "Pages to look at (full, regions or auto), and how (ladder or plain)\n"
+          "'full' looks at every page, and 'regions' at one page of each region, at a bounded "
+          "cost. "
+          "'auto' looks at every page until that takes too long, and then at regions. 'ladder' "
+          "reads several times after each clear, at growing delays. 'plain' reads once, after the "
+          "scan interval or, of regions, the monitoring interval. Give both words as in "
+          "regions,plain. 'regions' alone is plain in the driver's own thread where the driver is "
+          "loaded, else ladder. The first line of a recording says which was chosen.")
+      ->type_name("WORDS")
+      ->default_str(AbitText({}))
+      ->group(group);
+  AddDuration(command, "--scan-interval", options.sources.scan_interval,
+              "With --abit full,plain: time between scans")
+      ->group(group);
+  AddDuration(command, "--region-monitoring", options.sources.regions.monitoring,
+              "With --abit regions: least time between looks at all regions")
+      ->group(group);
+  AddDuration(command, "--region-aggregation", options.sources.regions.aggregation,
+              "With --abit regions: least time between changes of regions\n"
+              "It is at least 10 monitoring intervals.")
+      ->group(group);
+  AddDuration(command, "--region-update", options.sources.regions.update,
+              "With --abit regions: least time between looks at the mappings\n"
+              "It is at least one aggregation interval.")
+      ->group(group);
+  command
+      .add_option("--min-regions", options.sources.regions.min_regions,
+                  "With --abit regions: fewest regions of a process, 3 to 1000")
+      ->type_name("N")
+      ->check(WholeNumber(1))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--max-regions", options.sources.regions.max_regions,
+                  "With --abit regions: most regions of a process\n"
+                  "A monitoring interval has at least 1us for each of them.")
+      ->type_name("N")
+      ->check(WholeNumber(1))
+      ->capture_default_str()
+      ->group(group);
+  std::vector<std::pair<std::string, abit::AgeingUse>> ageing_uses;
+  for (const abit::AgeingUse use : abit::kAgeingUses) ageing_uses.emplace_back(Name(use), use);
+  AddChoice(command, "--ageing", options.sources.ageing, ageing_uses,
+            "Memory cgroups to age, for shared memory that cannot be cleared")
+      ->group(group);
+}
+
+void AddExactOptions(CLI::App& command, RecordOptions& options) {
+  const std::string group = "Exact tracing (--source exact)";
+  command
+      .add_option("--epoch-instructions", options.epoch_instructions,
+                  "Length of an epoch in executed instructions")
+      ->type_name("N")
+      ->check(WholeNumber(1))
+      ->group(group);
+  AddBytes(command, "--exact-llc", options.exact_llc_bytes,
+           "Model a last-level cache of this size, and count its misses")
+      ->group(group);
+  AddBytes(command, "--exact-l2", options.exact_l2_bytes,
+           "With --exact-llc: each thread has an L2 cache of this size")
+      ->group(group);
+  command
+      .add_option("--exact-prefetch", options.exact_prefetch_lines,
+                  "With --exact-llc: model a prefetcher that runs N lines ahead\n"
+                  "Misses that it would hide are counted apart.")
+      ->type_name("N")
+      ->check(WholeNumber(1))
+      ->group(group);
+  const auto read_stalls = [&options](const std::string& word) {
+    const auto parsed = ParseDuration(word);
+    if (!parsed) throw CLI::ValidationError("--exact-stalls", parsed.error().Message());
+    options.exact_stall = *parsed;
+  };
+  command
+      .add_option_function<std::string>(
+          "--exact-stalls", read_stalls,
+          "With --exact-llc: model waiting loads, at this memory latency\n"
+          "The latency needs a unit, as in 100ns.")
+      ->type_name("TIME")
+      ->group(group);
+}
+
+void AddObjectOptions(CLI::App& command, RecordOptions& options) {
+  const std::string group = "Objects";
+  command
+      .add_flag("--objects", options.objects,
+                "Record what the program allocates, and where in its code\n"
+                "The program and its children preload a library that tracks their allocations. "
+                "Variables and thread stacks on accessed pages are named, too.")
+      ->group(group);
+  AddBytes(command, "--objects-from", options.objects_from_bytes,
+           "With --objects: track every allocation of this size or more\n"
+           "At most a million allocations are tracked at once.")
+      ->default_str(FormatBytes(*options.objects_from_bytes))
+      ->group(group);
+  AddBytes(command, "--objects-interval", options.objects_interval_bytes,
+           "With --objects: track one smaller allocation per this many bytes; 0B for none")
+      ->check([](const std::string& word) -> std::string {
+        const auto bytes = ParseBytes(word);
+        return bytes && *bytes > kMostObjectsInterval ? "use 256 TiB at most" : "";
+      })
+      ->default_str(FormatBytes(*options.objects_interval_bytes))
+      ->group(group);
+  command
+      .add_option("--advice", options.advice,
+                  "Place what the program allocates by this file of 'tmprof advise'\n"
+                  "The program and its children preload a library that does it.")
+      ->type_name("FILE")
+      ->group(group);
+}
+
 }  // namespace
 
-void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_after_dashes,
-                      int& exit_status) {
+void AddRecordCommand(CLI::App& app, const std::vector<std::string>& launched, int& exit_status) {
   CLI::App* command = app.add_subcommand("record", "Records which pages a program accesses");
   auto options = std::make_shared<RecordOptions>();
   options->output = kDefaultTrace;
   command
       ->add_option("-o,--output", options->output,
-                   "Trace file to write; an existing one is kept as FILE.old")
+                   "Trace file to write\nAn existing file is kept as FILE.old.")
       ->type_name("FILE")
       ->capture_default_str();
-  command->add_option("-p,--pid", options->pids, "Processes to observe, with their children")
-      ->type_name("PID")
+  command
+      ->add_option("-p,--pid", options->pids, "Running processes to observe, with their children")
+      ->type_name("PID,...")
       ->delimiter(',')
       ->check(WholeNumber(1));
-  AddDuration(*command, "--epoch", options->epoch, "Length of an epoch: one profile each");
-  const auto read_duration = [options](const std::string& word) {
-    const auto parsed = ParseDuration(word);
-    if (!parsed) throw CLI::ValidationError("--duration", parsed.error().Message());
-    options->duration = *parsed;
-  };
-  command
-      ->add_option_function<std::string>(
-          "--duration", read_duration,
-          "Stop after this time; otherwise when the targets end, or at Ctrl-C")
-      ->type_name("TIME");
+  AddDuration(*command, "-d,--duration", options->duration,
+              "Stop after this time\n"
+              "A recording ends when its processes end, or at Ctrl-C, even before this time.");
+  AddDuration(*command, "--epoch", options->epoch, "Length of an epoch, which has one profile");
   std::vector<std::string> source_names{"auto"};
   for (const SourceKind& kind : kSourceKinds) source_names.emplace_back(kind.name);
   command
       ->add_option("--source", options->sources.names,
-                   "What to observe with: auto takes the best of each kind that works here")
+                   "Sources to observe with\n"
+                   "'auto' takes the best source of each kind that works here; 'tmprof doctor' "
+                   "lists them. Give several with commas between.")
       ->delimiter(',')
-      ->check(CLI::IsMember(source_names))
+      ->allow_extra_args(false)
+      ->check(OneOf(source_names))
       ->capture_default_str();
-  command
-      ->add_option("--epoch-instructions", options->epoch_instructions,
-                   "With --source exact: an epoch is this many executed instructions")
-      ->type_name("N")
-      ->check(WholeNumber(1));
-  AddBytes(*command, "--exact-llc", options->exact_llc_bytes,
-           "With --source exact: model a last-level cache of this size, and count its misses");
-  AddBytes(*command, "--exact-l2", options->exact_l2_bytes,
-           "With --exact-llc: each thread has an L2 cache of this size before it");
-  command
-      ->add_option("--exact-prefetch", options->exact_prefetch_lines,
-                   "With --exact-llc: count misses that a prefetcher N lines ahead would hide")
-      ->type_name("N")
-      ->check(WholeNumber(1));
-  const auto read_stalls = [options](const std::string& word) {
-    const auto parsed = ParseDuration(word);
-    if (!parsed) throw CLI::ValidationError("--exact-stalls", parsed.error().Message());
-    options->exact_stall = *parsed;
-  };
-  command
-      ->add_option_function<std::string>(
-          "--exact-stalls", read_stalls,
-          "With --exact-llc: model the time that loads wait, for this memory latency")
-      ->type_name("TIME");
-  const auto read_abit = [options](const std::string& words) {
-    const auto parsed = ParseAbit(words);
-    if (!parsed) throw CLI::ValidationError("--abit", parsed.error().Message());
-    options->sources.abit = *parsed;
-  };
-  command
-      ->add_option_function<std::string>(
-          "--abit", read_abit,
-          "Accessed bits of what: full, every page; regions, one page of each region, at a bounded "
-          "cost; auto, every page until that takes too long, then regions, the driver's where it "
-          "is loaded. And how: ladder reads several times "
-          "after each clear, at growing delays; plain reads one bit, after the scan interval or, "
-          "of regions, the monitoring interval. Both: regions,plain. regions alone is plain by the "
-          "driver's own thread where it is loaded, else ladder; the first line says which was "
-          "chosen")
-      ->type_name("WORDS")
-      ->default_str(AbitText({}));
-  AddDuration(*command, "--scan-interval", options->sources.scan_interval,
-              "Time between scans with --abit full,plain");
-  AddDuration(*command, "--region-monitoring", options->sources.regions.monitoring,
-              "With --abit regions: least time between two steps, each a look at all regions");
-  AddDuration(*command, "--region-aggregation", options->sources.regions.aggregation,
-              "With --abit regions: least time between two adaptations; 10 monitoring intervals or "
-              "more");
-  AddDuration(*command, "--region-update", options->sources.regions.update,
-              "With --abit regions: least time between two looks at the mappings; an aggregation "
-              "interval or more");
-  command
-      ->add_option("--min-regions", options->sources.regions.min_regions,
-                   "With --abit regions: least regions of a process, from 3 to 1000")
-      ->type_name("N")
-      ->check(WholeNumber(1))
-      ->capture_default_str();
-  command
-      ->add_option("--max-regions", options->sources.regions.max_regions,
-                   "With --abit regions: most regions of a process; a monitoring interval has 1us "
-                   "or more for each")
-      ->type_name("N")
-      ->check(WholeNumber(1))
-      ->capture_default_str();
-  std::vector<std::pair<std::string, abit::AgeingUse>> ageing_uses;
-  for (const abit::AgeingUse use : abit::kAgeingUses) ageing_uses.emplace_back(Name(use), use);
-  AddChoice(*command, "--ageing", options->sources.ageing, ageing_uses,
-            "Memory cgroups to age for shared memory that clear_refs does not reach");
   AddShare(*command, "--max-overhead", options->sources.max_overhead,
-           "CPU time the sources together may cost the targets; the first visit to all pages may "
-           "borrow what 5 s of it earn (at 1% 0.05 s): who ends early does not get it back");
+           "Most CPU time that profiling may cost the targets\n"
+           "The first pass over all pages may use the budget of 5 s in advance. A program that "
+           "ends earlier does not get it back.");
   AddChoice<unsigned>(*command, "--sample-rate", options->sources.sample_rate,
                       {{"1x", 1}, {"4x", 4}, {"8x", 8}},
-                      "Hardware sampler: 1x is one sample in 16384 accesses to memory");
+                      "Rate of the hardware sampler\n"
+                      "At 1x, one in 16384 accesses to memory is sampled.");
   command
       ->add_option("--gate", options->sources.gate,
-                   "Counters that switch sources off in quiet periods: auto, off, llc, tlb, "
-                   "or llc,tlb")
+                   "Counters that turn sources off in quiet periods: auto, off, llc, tlb or "
+                   "llc,tlb")
+      ->type_name("WORDS")
       ->capture_default_str();
-  command->add_flag("!--no-children", options->follow_children, "Observe the named processes only");
+  command->add_flag("!--no-children", options->follow_children,
+                    "Leave children of the processes out");
   command->add_flag("!--no-process-filter", options->process_filter,
                     "Observe all children, not only those that do most of the work");
   command
@@ -280,42 +336,31 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
       ->check(WholeNumber(1));
   command
       ->add_option("--seed", options->sources.seed,
-                   "Seed of the scan order and of what is looked at of regions; 0: the driver's "
-                   "regions by chance")
+                   "Seed of the order of scans and of the choice of pages\n"
+                   "0 lets the driver choose pages of regions at random.")
+      ->type_name("N")
       ->check(WholeNumber(0))
       ->capture_default_str();
-  command->add_flag("--objects", options->objects,
-                    "Track what the command and its children allocate, with the calls that do, by "
-                    "a library that they preload, and name the variables and thread stacks on "
-                    "pages that they access");
-  AddBytes(*command, "--objects-from", options->objects_from_bytes,
-           "With --objects: track each allocation from this size up, a million at once")
-      ->default_str(FormatBytes(*options->objects_from_bytes));
-  AddBytes(*command, "--objects-interval", options->objects_interval_bytes,
-           "With --objects: of smaller ones, track one in this many bytes of them; 0: none")
-      ->check([](const std::string& word) -> std::string {
-        const auto bytes = ParseBytes(word);
-        return bytes && *bytes > kMostObjectsInterval ? "use 256 TiB at most" : "";
-      })
-      ->default_str(FormatBytes(*options->objects_interval_bytes));
-  command
-      ->add_option("--advice", options->advice,
-                   "Have the command and its children place what they allocate by this file of "
-                   "tmprof advise, by a library that they preload")
-      ->type_name("FILE");
   command->add_flag("-q,--quiet", options->quiet,
-                    "No progress line, and no line at the end of a recording that saw enough");
+                    "Print nothing if the recording saw enough\n"
+                    "The progress line and the line at the end are left out.");
+  AddAbitOptions(*command, *options);
+  AddObjectOptions(*command, *options);
+  AddExactOptions(*command, *options);
   command->footer(
+      "Usage:\n"
+      "  tmprof record [OPTION]... [--] PROGRAM [ARGUMENT]...\n"
+      "  tmprof record [OPTION]... -p PID,...\n\n"
+      "The first word that is no option of tmprof's starts the program. A TIME is a number with "
+      "ns, us, ms, s, m or h behind it; a bare number is seconds.\n\n"
       "Examples:\n"
-      "  tmprof record -- ./program --its-own-options\n"
-      "  tmprof record --duration 30s -o server.data -p $(pidof redis-server)\n"
-      "  tmprof record --objects -- ./program\n"
-      "  tmprof record --abit regions --max-overhead 2% -- ./program-of-many-gigabytes\n"
-      "  tmprof record --source exact --exact-llc 8MiB -- ./program\n"
-      "  tmprof record --source exact --exact-llc 32MiB --exact-l2 1MiB --exact-prefetch 16 "
-      "--exact-stalls 100ns -- ./program");
-  command->callback([command, options, &command_after_dashes, &exit_status] {
-    options->command = command_after_dashes;
+      "  tmprof record ./program --its-own-options\n"
+      "  tmprof record -d 30 -o server.data -p $(pidof redis-server)\n"
+      "  tmprof record --objects ./program\n"
+      "  tmprof record --abit regions --max-overhead 2% ./program-of-many-gigabytes\n"
+      "  tmprof record --source exact --exact-llc 8MiB ./program");
+  command->callback([command, options, &launched, &exit_status] {
+    options->command = launched;
     const auto given = [command](const char* option) { return command->count(option) > 0; };
     if (auto status = Validate(*options, given); !status) {
       exit_status = ReportError(status.error());

@@ -17,6 +17,7 @@
 
 #include "apps/tmprof/addresses.h"
 #include "apps/tmprof/cli.h"
+#include "apps/tmprof/parse_errors.h"
 #include "mover/node_list.h"
 #include "proto/ledger_file.h"
 #include "proto/objects_file.h"
@@ -118,7 +119,7 @@ bool IsGroup(const std::string& name) { return std::ranges::count(kGroups, name)
 // The check of --by. It lets the groups pass, which RefuseGroupAsEvidence() refuses by a better
 // message.
 CLI::Validator EvidenceCheck() {
-  CLI::Validator evidence = CLI::IsMember(
+  CLI::Validator evidence = OneOf(
       {"references", "samples", "combined", "memory", "truth", "misses", "site", "type", "object"});
   std::string description = evidence.get_description();
   return {[evidence = std::move(evidence)](std::string& by) {
@@ -342,114 +343,129 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
       app.add_subcommand("report", "Shows what a trace, a ledger or an object profile holds");
   auto options = std::make_shared<ReportOptions>();
   command
-      ->add_option(
-          fmt::format("FILE,-i,{}", kInput), options->trace,
-          "Trace file; for the moves view a ledger file, which has no default, and for the objects "
-          "view a trace of record --objects or an object profile")
+      ->add_option(fmt::format("FILE,-i,{}", kInput), options->trace,
+                   "File to show\n"
+                   "It is a trace; for the moves view, a ledger, which has no default; and for the "
+                   "objects view, a trace of 'tmprof record --objects' or an object profile.")
       ->capture_default_str();
   std::vector<std::string> views;
-  std::string explained = "The view to show:";
+  std::string list = "Views:";
   for (const View& view : Views()) {
     views.emplace_back(view.name);
-    explained += fmt::format(" {} ({});", view.name, view.description);
+    list += fmt::format("\n  {}  {}", view.name, view.description);
   }
-  explained.back() = '.';
-  command->add_option("--view", options->view, explained)
-      ->check(CLI::IsMember(views))
+  command->add_option("--view", options->view, "View to show, of those below")
+      ->type_name("VIEW")
+      ->check(OneOf(views))
       ->capture_default_str();
-  const auto of_views = [](std::string_view option, std::string_view description) {
-    return fmt::format("{} ({})", description, ViewsThatRead(option));
+  const auto of_views = [](std::string_view option, std::string_view description,
+                           std::string_view details = {}) {
+    return fmt::format("{}\n{}{}Views that read it: {}.", description, details,
+                       details.empty() ? "" : " ", ViewsThatRead(option));
   };
-  AddRankWeight(*command, options->rank_weight, ViewsThatRead("rank-weight"));
+  AddFormat(*command, options->format);
+  command->add_option("--png", options->png, "Draw the view into this file, too")->type_name("OUT");
+  command->add_option("--epochs", options->epochs, "Show these epochs; 3:10 is 3 to 9")
+      ->type_name("FIRST:END");
+  const std::string group = "Options that some views read (the manual page says which)";
+  command->add_option("--pid", options->pid, of_views("pid", "Show this process only"))
+      ->type_name("PID")
+      ->check(WholeNumber(1))
+      ->group(group);
+  command
+      ->add_option("--addresses", options->addresses,
+                   of_views("addresses", "Show this range of addresses only"))
+      ->type_name("START-END")
+      ->group(group);
+  command->add_option("--limit", options->limit, of_views("limit", "Most rows; 0 shows all"))
+      ->type_name("N")
+      ->check(WholeNumber(0))
+      ->capture_default_str()
+      ->group(group);
+  AddRankWeight(*command, options->rank_weight,
+                "views that read it: " + ViewsThatRead("rank-weight"))
+      ->group(group);
   command
       ->add_option(
           "--by", options->by,
-          of_views("by", "Evidence instead of --rank-weight; of objects: site, type, object"))
-      ->check(EvidenceCheck());
+          of_views("by", "Evidence to use instead of --rank-weight",
+                   "The objects view takes site, type or object, which says what a row is of."))
+      ->check(EvidenceCheck())
+      ->group(group);
+  AddRankModel(*command, options->rank_model)->group(group);
   command
       ->add_option("--group", options->group,
-                   of_views("group", "Sum up by what holds the pages: which of these is hot"))
-      ->check(CLI::IsMember(kGroups));
-  AddRankModel(*command, options->rank_model);
-  AddFormat(*command, options->format);
-  command->add_option("--png", options->png, "Draw the view into this file, too")->type_name("OUT");
-  command
-      ->add_option("--folded", options->folded,
-                   of_views("folded",
-                            "Write stacks with their accesses, of traces references and "
-                            "samples, into this file, too, as tools that draw flame graphs "
-                            "read them"))
-      ->type_name("OUT");
-  command->add_option("--limit", options->limit, of_views("limit", "Rows; 0 shows all"))
-      ->type_name("N")
-      ->check(WholeNumber(0))
-      ->capture_default_str();
-  command->add_option("--pid", options->pid, of_views("pid", "This target only"))
-      ->type_name("PID")
-      ->check(WholeNumber(1));
-  command->add_option("--epochs", options->epochs, "These epochs only, half-open")
-      ->type_name("FIRST:END");
-  command->add_option("--addresses", options->addresses, of_views("addresses", "This range only"))
-      ->type_name("START-END");
+                   of_views("group", "Sum up pages by what holds them, to see which is hot"))
+      ->check(OneOf({kGroups.begin(), kGroups.end()}))
+      ->group(group);
   command
       ->add_option("--style", options->style,
-                   of_views("style",
-                            "Addresses and colours: hottest, those that hold 99 % of the heat, "
-                            "bright where hot; whole, all that were observed without the largest "
-                            "gaps, dark where hot; auto, whole of --abit regions"))
-      ->check(CLI::IsMember({"auto", "hottest", "whole"}))
-      ->capture_default_str();
-  command->add_flag("--raw", options->raw,
-                    of_views("raw", "Only what was observed in a cell's time, no estimates"));
+                   of_views("style", "Addresses and colours of a heatmap",
+                            "'hottest' shows addresses that hold 99 % of the heat, bright where "
+                            "hot. 'whole' shows all that were observed, without the largest gaps, "
+                            "dark where hot. 'auto' is whole for recordings with --abit regions."))
+      ->check(OneOf({"auto", "hottest", "whole"}))
+      ->capture_default_str()
+      ->group(group);
   command
-      ->add_option(
-          "--rates", options->rates,
-          of_views("rates", "Accesses of a page in a second of CPU time that count as use"))
+      ->add_flag("--raw", options->raw,
+                 of_views("raw", "Show only what was observed in a cell's time, no estimates"))
+      ->group(group);
+  command
+      ->add_option("--rates", options->rates,
+                   of_views("rates", "Accesses of a page per second of CPU time that are use"))
       ->type_name("RATE,...")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->group(group);
   command
       ->add_option("--page", options->page,
-                   of_views("page", "The page with this address, and the objects that it held"))
-      ->type_name("ADDRESS");
+                   of_views("page", "Show the page with this address, and its objects"))
+      ->type_name("ADDRESS")
+      ->group(group);
   command
       ->add_option("--object", options->object,
-                   of_views("object", "The pages of what was allocated at this address, any in it"))
-      ->type_name("ADDRESS");
+                   of_views("object", "Show the pages of the object that has this address"))
+      ->type_name("ADDRESS")
+      ->group(group);
   command
-      ->add_option(
-          "--counts", options->counts,
-          of_views("counts",
-                   "Object profiles of processes in the trace, built by tmprof cc: what they "
-                   "counted of each object, and where that lay"))
-      ->type_name("FILE");
+      ->add_option("--counts", options->counts,
+                   of_views("counts", "Object profiles of recorded processes, built by 'tmprof cc'",
+                            "The view adds what they counted of each object, and where that lay."))
+      ->type_name("FILE")
+      ->group(group);
+  command
+      ->add_option("--folded", options->folded,
+                   of_views("folded", "Write stacks into this file, for flame graphs",
+                            "Stacks have their accesses; of traces, references and samples."))
+      ->type_name("OUT")
+      ->group(group);
   command
       ->add_option("--tier2", options->tier2,
-                   of_views("tier2",
-                            "NUMA nodes of slow memory, of whose weight each row's share is shown, "
-                            "else those below tier 1 on the machine that recorded the trace"))
-      ->type_name("NODE,...");
+                   of_views("tier2", "NUMA nodes of slow memory, to show each row's share in",
+                            "The default is the nodes below tier 1 on the recording machine."))
+      ->type_name("NODE,...")
+      ->group(group);
   command
       ->add_option("--ping-pong", options->ping_pong,
-                   of_views("ping-pong",
-                            "A move that undoes one of at most N epochs before counts "
-                            "as ping-pong"))
+                   of_views("ping-pong", "Epochs in which a move back counts as ping-pong"))
       ->type_name("N")
       ->check(WholeNumber(0))
-      ->capture_default_str();
-  AddLlc(*command, options->llc_bytes);
-  command->footer(
-      "Examples:\n"
-      "  tmprof report --view hot --limit 50\n"
-      "  tmprof report --view hot --group file\n"
-      "  tmprof report server.data --view heatmap --by references --png heat.png\n"
-      "  tmprof report server.data --view curve --png curve.png\n"
-      "  tmprof report server.data --view wss --rates 1,100 --png wss.png\n"
-      "  tmprof report tmprof.ledger --view moves\n"
-      "  tmprof report server.data --view objects --by object\n"
-      "  tmprof report server.data --view objects --page 0x7f0000012345\n"
-      "  tmprof report server.data --view objects --tier2 2,3\n"
-      "  tmprof report server.data --view objects --counts tmprof-1234.objects\n"
-      "  tmprof report tmprof-1234.objects --view objects --folded stacks.txt");
+      ->capture_default_str()
+      ->group(group);
+  AddLlc(*command, options->llc_bytes)->group(group);
+  command->footer(list +
+                  "\n\n"
+                  "Examples:\n"
+                  "  tmprof report --view hot --limit 50\n"
+                  "  tmprof report --view hot --group file\n"
+                  "  tmprof report server.data --view heatmap --by references --png heat.png\n"
+                  "  tmprof report server.data --view curve --png curve.png\n"
+                  "  tmprof report server.data --view wss --rates 1,100 --png wss.png\n"
+                  "  tmprof report tmprof.ledger --view moves\n"
+                  "  tmprof report server.data --view objects --by object\n"
+                  "  tmprof report server.data --view objects --page 0x7f0000012345\n"
+                  "  tmprof report server.data --view objects --counts tmprof-1234.objects\n"
+                  "  tmprof report tmprof-1234.objects --view objects --folded stacks.txt");
   command->callback(
       [command, options, &exit_status] { exit_status = ExitStatusOf(Report(*command, *options)); });
 }

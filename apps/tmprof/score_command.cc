@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "apps/tmprof/cli.h"
+#include "apps/tmprof/parse_errors.h"
 #include "base/human_units.h"
 #include "base/ratio.h"
 #include "report/accuracy.h"
@@ -145,47 +146,40 @@ Result<int> Score(const ScoreOptions& options) {
 void AddScoreCommand(CLI::App& app, int& exit_status) {
   CLI::App* command = app.add_subcommand("score", "Scores a trace's rankings against known truth");
   auto options = std::make_shared<ScoreOptions>();
-  command->add_option("FILE,-i,--input", options->trace, "Trace file")->capture_default_str();
+  command->add_option("FILE,-i,--input", options->trace, "Trace to judge")->capture_default_str();
   command
       ->add_option("--truth", options->truth,
-                   "The real accesses, as the workloads write them, or a trace with exact "
-                   "accesses")
-      ->type_name("TRUTH")
+                   "File of the real accesses\n"
+                   "A workload of tmprof wrote it, or it is a trace with exact accesses.")
+      ->type_name("FILE")
       ->required();
-  const auto read_phase = [options](const std::string& word) {
-    const auto parsed = ParseDuration(word);
-    if (!parsed) throw CLI::ValidationError("--truth-phase", parsed.error().Message());
-    options->truth_phase = *parsed;
-  };
-  command
-      ->add_option_function<std::string>(
-          "--truth-phase", read_phase,
-          "Judge a trace as truth by phases of at least this length, else as one phase")
-      ->type_name("TIME");
+  AddDuration(*command, "--truth-phase", options->truth_phase,
+              "Judge by phases of at least this length, if the truth is a trace\n"
+              "Without it, the whole trace is one phase. A bare number is seconds.");
   command
       ->add_option("--by", options->by,
-                   "Weight of a page of the truth: its accesses, or those that missed the "
-                   "modelled last-level cache (of a trace as truth that has such a model)")
-      ->check(CLI::IsMember({"accesses", "misses"}))
+                   "Accesses of the truth that count\n"
+                   "'misses' are those that missed the modelled last-level cache of a trace.")
+      ->check(OneOf({"accesses", "misses"}))
       ->capture_default_str();
-  command->add_option("--k-ratio", options->k_ratio, "k as a ratio of the pages of the truth")
+  command->add_option("--k-ratio", options->k_ratio, "Hottest pages to compare, as a ratio of all")
+      ->type_name("RATIO")
       ->capture_default_str();
-  command->add_flag(
-      "--among-truth", options->among_truth,
-      "Rank the pages of the truth alone: others, as those of libraries that it leaves "
-      "out, take no place among the k best");
+  command->add_flag("--among-truth", options->among_truth,
+                    "Rank only pages that the truth has\n"
+                    "Pages that it leaves out, such as those of libraries, then take no place "
+                    "among the hottest.");
   command->add_flag("--partial-truth", options->partial_truth,
-                    "Take a damaged or unfinished truth for what it has");
+                    "Use a damaged or unfinished truth as far as it goes");
   AddRankModel(*command, options->rank_model);
   AddFormat(*command, options->format);
   command->footer(
-      "rho and tau-b are Spearman's and Kendall's rank correlation over all pages of the truth; "
-      "pages\n"
-      "that a source does not rank are tied last, as a policy cannot tell them apart.\n\n"
-      "Example:\n"
-      "  tmprof record -- hotset --duration 31s --truth truth.json\n"
+      "rho and tau-b are Spearman's and Kendall's rank correlation over all pages of the truth. "
+      "Pages that a source does not rank are tied last.\n\n"
+      "Examples:\n"
+      "  tmprof record hotset --duration 31s --truth truth.json\n"
       "  tmprof score --truth truth.json\n"
-      "  tmprof score machine.data --truth machine-truth.data --truth-phase 10s --by misses");
+      "  tmprof score vm.data --truth vm-truth.data --truth-phase 10 --by misses");
   command->callback([options, &exit_status] { exit_status = ExitStatusOf(Score(*options)); });
 }
 

@@ -8,18 +8,20 @@
 #include <optional>
 #include <string>
 
+#include "apps/tmprof/completion.h"
 #include "apps/tmprof/freed_memory.h"
+#include "apps/tmprof/help.h"
 #include "apps/tmprof/manual.h"
 #include "apps/tmprof/messages.h"
+#include "apps/tmprof/parse_errors.h"
 #include "apps/tmprof/version.h"
 #include "apps/tmprofd/config_file.h"
+#include "apps/tmprofd/config_manual.h"
 #include "apps/tmprofd/daemon.h"
 #include "profiler/procfs.h"
 
 namespace tmprof {
 namespace {
-
-constexpr int kBadInput = 2;
 
 struct Options {
   std::optional<std::string> config;
@@ -35,59 +37,77 @@ std::string Manual(const CLI::App& app) {
   return InRoff(
       {.name = "tmprofd",
        .section = 8,
-       .synopsis = "tmprofd [OPTION]...",
        .body = ".SH CONFIGURATION\nThe file is in protobuf's text format. Its manual is\n"
-               ".BR config.proto ,\ninstalled with the documentation beside commented examples.\n",
-       .end = ".SH EXIT STATUS\n0 done, 1 the system refused, 2 bad input.\n"
-              ".SH SEE ALSO\n.BR tmprof (1)\n"},
+               ".BR tmprofd.conf (5).\nThe empty file is a whole configuration.\n"
+               ".SH SIGNALS\n.TP\n.B SIGTERM, SIGINT\nEnd the daemon.\n"
+               ".TP\n.B SIGHUP\nReads the configuration again.\n",
+       .end = ".SH FILES\n"
+              ".TP\n.I /etc/tmprofd.textproto\nThe configuration that the systemd unit names.\n"
+              ".TP\n.I /run/tmprofd/control\nThe control socket, which\n.BR tmprof\\-ctl (1)\n"
+              "uses.\n"
+              ".SH EXIT STATUS\n"
+              ".TP\n.B 0\nThe daemon was told to end, or the configuration is right.\n"
+              ".TP\n.B 1\nThe system refused something; the message says what.\n"
+              ".TP\n.B 2\nThe command line or the configuration is wrong.\n"
+              ".SH SEE ALSO\n.BR tmprofd.conf (5),\n.BR tmprof\\-ctl (1),\n.BR tmprof (1)\n"},
       app);
 }
 
-std::string Completion(const CLI::App& app) {
-  std::string words;
-  for (const CLI::Option* option : ShownOptions(app)) {
-    for (const std::string& name : option->get_lnames()) words += " --" + name;
-  }
-  return fmt::format("# bash completion for tmprofd\ncomplete -o default -W \"{}\" tmprofd\n",
-                     words.substr(1));
+// What the build asks for with --generate.
+std::string Generated(const CLI::App& app, const std::string& what) {
+  if (what == "bash") return BashCompletion(app);
+  if (what == "zsh") return ZshCompletion(app);
+  if (what == "fish") return FishCompletion(app);
+  if (what == "man") return Manual(app);
+  std::string proto;  // of config.proto, on standard input
+  for (int c = std::getchar(); c != EOF; c = std::getchar()) proto += static_cast<char>(c);
+  return ConfigManual(proto);
 }
 
 int Run(int argc, char** argv) {
-  CLI::App app(
-      "Keeps the pages that programs access most in the fastest memory: profiles them, ranks their "
-      "pages and moves them between NUMA nodes.",
-      "tmprofd");
+  CLI::App app("Keeps the pages that programs access most in the fastest memory", "tmprofd");
   Options options;
-  app.set_version_flag("--version", std::string("tmprofd ") + kVersion);
+  UseHelpText(app);
+  app.set_version_flag("-V,--version", std::string("tmprofd ") + kVersion, "Print the version");
   app.add_option("-c,--config", options.config,
-                 "The configuration, in protobuf's text format; without it every default holds")
+                 "Configuration file\n"
+                 "It is in protobuf's text format; see tmprofd.conf(5). Without a file, all "
+                 "defaults hold.")
       ->type_name("FILE");
   app.add_flag("--check-config", options.check_config,
-               "Print the configuration with all its defaults, as a file could have it, and end; "
-               "or each of its faults, with its place");
+               "Print the configuration with all defaults, or its faults, and end\n"
+               "What is printed can be fed back. Each fault has its place in the file.");
   app.footer(
+      "SIGTERM ends the daemon. SIGHUP makes it read its configuration again.\n\n"
       "Examples:\n"
       "  tmprofd --config dram-cxl.textproto --check-config\n"
-      "  tmprofd --config dram-cxl.textproto\n"
-      "SIGTERM ends it, SIGHUP has it read its configuration again.");
+      "  tmprofd --config dram-cxl.textproto");
   // Works without what is required: all of its work is done before that is asked for.
   const auto generate = [&app](const std::string& what) {
-    const Status written = WriteOut(what == "man" ? Manual(app) : Completion(app));
+    const Status written = WriteOut(Generated(app, what));
     if (!written) throw CLI::RuntimeError(Report(written.error()));
     throw CLI::Success();
   };
   app.add_option_function<std::string>("--generate", generate, "")
-      ->check(CLI::IsMember({"man", "bash"}))
+      ->check(OneOf({"man", "conf", "bash", "zsh", "fish"}))
       ->group(std::string(kHidden));
 
+  const auto print = [](const std::string& text) {
+    const Status shown = WriteOut(text);
+    return shown ? EXIT_SUCCESS : Report(shown.error());
+  };
   try {
     app.parse(argc, argv);
   } catch (const CLI::RuntimeError& error) {
     return error.get_exit_code();
+  } catch (const CLI::CallForHelp&) {
+    return print(app.help());
+  } catch (const CLI::CallForVersion& version) {
+    return print(std::string(version.what()) + "\n");
+  } catch (const CLI::Success&) {
+    return EXIT_SUCCESS;
   } catch (const CLI::ParseError& error) {
-    if (app.exit(error) != 0) return kBadInput;
-    const Status shown = WriteOut("");  // help went there
-    return shown ? EXIT_SUCCESS : Report(shown.error());
+    return Report(ExplainParseError(app, {argv + 1, argv + argc}, error));
   }
   const Result<Config> config = options.config ? LoadConfig(*options.config) : Config{};
   if (!config) return Report(config.error());

@@ -675,7 +675,7 @@ TEST_F(Exact, OtherSourcesAndRunningProgramsAreRefused) {
   EXPECT_THAT(both.err, HasSubstr("no other source with it"));
   const Outcome running = Tmprof({"record", "--source", "exact", "-p", "1"});
   EXPECT_EQ(running.status, 2);
-  EXPECT_THAT(running.err, HasSubstr("tmprof record --source exact -- CMD"));
+  EXPECT_THAT(running.err, HasSubstr("tmprof record --source exact PROGRAM"));
   const Outcome alone = Tmprof({"record", "--exact-llc", "1MiB", "--", "true"});
   EXPECT_EQ(alone.status, 2);
   EXPECT_THAT(alone.err, HasSubstr("it is for --source exact"));

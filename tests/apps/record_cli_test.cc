@@ -69,7 +69,7 @@ std::ptrdiff_t FilesIn(const std::filesystem::path& folder) {
 TEST_F(Recording, TracksObjectsOnlyOfWhatItStarts) {
   const Outcome outcome = Tmprof({"record", "--objects", "-p", std::to_string(::getpid())});
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("tmprof record --objects -- CMD"));
+  EXPECT_THAT(outcome.err, HasSubstr("tmprof record --objects PROGRAM"));
 }
 
 TEST_F(Recording, OfAStaticProgramSaysThatItTracksNoAllocationAndWhy) {
@@ -309,7 +309,7 @@ TEST_F(Recording, PlacesObjectsOnlyByAdviceThatItUnderstandsAndOfWhatItStarts) {
   EXPECT_THAT(wrong.err, HasSubstr("line 2"));
   const Outcome running = Tmprof({"record", "--advice", advice, "-p", std::to_string(::getpid())});
   EXPECT_EQ(running.status, 2);
-  EXPECT_THAT(running.err, HasSubstr("tmprof record --advice FILE -- CMD"));
+  EXPECT_THAT(running.err, HasSubstr("tmprof record --advice FILE PROGRAM"));
 }
 
 TEST_F(Recording, PassesTheStatusOfTheCommandOn) {
@@ -782,6 +782,19 @@ TEST_F(Recording, WithTheProcOfAnotherPidNamespaceIsRefused) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("another PID namespace"), HasSubstr("--mount-proc")));
 }
 
+TEST_F(Recording, StartsTheFirstWordThatIsNoOptionWithAllWordsBehindIt) {
+  const Outcome outcome =
+      Tmprof({"record", "-q", "-d", "30", "-o", trace_, "sh", "-c", "exit 7", "-q"});
+  EXPECT_EQ(outcome.status, 7) << outcome.err;
+  EXPECT_EQ(Summary(trace_)["finished"], true);
+}
+
+TEST_F(Recording, TakesABareNumberForSeconds) {
+  const Outcome outcome = Tmprof({"record", "-d", "1", "-o", trace_, "sleep", "60"});
+  EXPECT_TRUE(Recorded(outcome)) << "it would end with the command otherwise";
+  EXPECT_THAT(outcome.err, HasSubstr("1 epoch in 1"));
+}
+
 TEST(RecordArguments, WithoutATargetAreRefused) {
   const Outcome outcome = Tmprof({"record"});
   EXPECT_EQ(outcome.status, 2);
@@ -950,7 +963,7 @@ TEST(RecordArguments, WithAProcessThatDoesNotExistAreRefused) {
 TEST(RecordArguments, WithACommandAndAProcessAreRefused) {
   const Outcome outcome = Tmprof({"record", "-p", "1", "--", "true"});
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("both -p and a command"));
+  EXPECT_THAT(outcome.err, HasSubstr("both -p and a program"));
 }
 
 TEST(RecordWithoutPrivilege, OfAnotherUsersProcessIsRefused) {

@@ -793,8 +793,34 @@ TEST(CheckConfig, HasAManualPageAndCompletion) {
   const Outcome page = Tmprofd({"--generate", "man"});
   EXPECT_EQ(page.status, 0);
   EXPECT_THAT(page.out, AllOf(HasSubstr(".TH tmprofd 8"), HasSubstr(".SH OPTIONS"),
-                              HasSubstr("\\-\\-check\\-config"), HasSubstr("config.proto")));
+                              HasSubstr("\\-\\-check\\-config"), HasSubstr("tmprofd.conf (5)"),
+                              HasSubstr(".SH FILES"), HasSubstr(".SH EXIT STATUS")));
   EXPECT_THAT(Tmprofd({"--generate", "bash"}).out, HasSubstr("--check-config"));
+}
+
+TEST(CheckConfig, HasAManualPageOfEachField) {
+  const std::string proto = std::string(TMPROF_SOURCE_DIR) + "/proto/config.proto";
+  const Outcome page = RunProgram(
+      {"sh", "-c", std::string(TMPROF_BINARY_DIR) + "/tmprofd --generate conf <" + proto});
+  EXPECT_EQ(page.status, 0);
+  EXPECT_THAT(page.out, AllOf(HasSubstr(".TH tmprofd.conf 5"), HasSubstr(".SH tiers.tier\n"),
+                              HasSubstr("From 100 to 3600000.\n"), Not(HasSubstr("SPDX")),
+                              Not(HasSubstr("optional uint32"))));
+  // All names that have a default stand in what --check-config prints.
+  std::istringstream defaults(Tmprofd({"--check-config"}).out);
+  for (std::string line; std::getline(defaults, line);) {
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const std::string name = line.substr(2, colon - 2);
+    EXPECT_THAT(page.out, HasSubstr(".TP\n.B " + name + "\n")) << name;
+  }
+}
+
+TEST(CheckConfig, ASlipInAnOptionNamesTheNearest) {
+  const Outcome refused = Tmprofd({"--confg", "x"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, AllOf(::testing::StartsWith("tmprofd: cannot use option '--confg'"),
+                                 HasSubstr("did you mean '--config'?")));
 }
 
 }  // namespace config_file_test
