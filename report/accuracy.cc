@@ -154,7 +154,8 @@ class TruthReader {
     return {range, weight / static_cast<double>(range.size().value())};
   }
 
-  // Where ranges overlap their weights add up; pages of no range are of no span.
+  // Returns disjoint spans. The weights of overlapping ranges add up. Pages outside of all ranges
+  // are in no span.
   static std::vector<TruthSpan> Disjoint(std::vector<WeightedRange> ranges) {
     std::ranges::sort(ranges, {}, [](const WeightedRange& r) { return r.range.start; });
     std::vector<TruthSpan> spans;
@@ -182,7 +183,7 @@ class TruthReader {
     for (std::size_t i = 0; i < changes.size(); ++i) {
       weight += changes[i].weight;
       open += changes[i].ranges;
-      if (open == 0) weight = 0;  // what rounding left
+      if (open == 0) weight = 0;  // a rest of rounding
       if (open > 0 && changes[i].at < changes[i + 1].at) {
         spans.push_back({{changes[i].at, changes[i + 1].at}, std::max(0.0, weight)});
       }
@@ -194,13 +195,13 @@ class TruthReader {
   std::optional<Error> fault_;
 };
 
-// What a phase's truth says about its k heaviest pages.
+// The k heaviest pages of a phase's truth.
 struct Ideal {
   PageCount k;
-  double threshold = 0;  // the weight of the k-th
-  double relevant = 0;   // pages of at least that weight, and of some
-  double weight = 0;     // of the k heaviest
-  double total = 0;      // of all
+  double threshold = 0;  // weight of the k-th heaviest page
+  double relevant = 0;   // pages that weigh at least that, and more than 0
+  double weight = 0;     // of the k heaviest pages
+  double total = 0;      // of all pages
 };
 
 PageCount PagesOf(const TruthPhase& phase) {
@@ -247,7 +248,7 @@ Ideal IdealOf(const TruthPhase& phase, PageCount k) {
 // Pages of one address space, as disjoint ranges.
 class PageSet {
  public:
-  // The parts of `range` that are new.
+  // Adds `range`. Returns those parts of it that are new.
   std::vector<VpnRange> Add(VpnRange range) {
     std::vector<VpnRange> added;
     Vpn start = range.start;
@@ -265,8 +266,8 @@ class PageSet {
   std::map<Vpn, Vpn> start_by_end_;
 };
 
-// Looks up ranked pages in the truth. A page of the truth is found once: where it names no process,
-// several targets may have pages at its address.
+// Looks up ranked pages in the truth. A page of the truth is found once, even if the truth names no
+// process and several targets have a page at its address.
 class TruthSearch {
  public:
   explicit TruthSearch(const TruthPhase& phase) : phase_(phase), searched_(phase.processes.size()) {
@@ -278,7 +279,7 @@ class TruthSearch {
     }
   }
 
-  // Calls found(page_weight, pages) for what pages of the process find that nobody found before.
+  // Calls found(page_weight, pages) for those pages of the process that nobody found before.
   template <typename OnFound>
   void Find(std::optional<Pid> pid, VpnRange pages, OnFound found) {
     for (std::size_t i = 0; i < phase_.processes.size(); ++i) {
@@ -288,7 +289,7 @@ class TruthSearch {
     }
   }
 
-  // Calls unfound(page_weight, pages) for what nobody found.
+  // Calls unfound(page_weight, pages) for the pages that nobody found.
   template <typename OnUnfound>
   void ForEachUnfound(OnUnfound unfound) const {
     for (std::size_t i = 0; i < phase_.processes.size(); ++i) {
@@ -363,7 +364,7 @@ class RankedRows {
     });
   }
 
-  // Calls row(pid, pages, score per page) for each, while it returns true.
+  // Calls row(pid, pages, score per page) for each row until it returns false.
   template <typename OnRow>
   void ForEach(OnRow on_row) const {
     for (const std::uint32_t row : rows_) {
@@ -382,8 +383,8 @@ class RankedRows {
   std::vector<std::uint32_t> rows_;
 };
 
-// Over every page of the truth. One that is not ranked has the score 0, as for a policy, which
-// cannot tell such pages apart.
+// Covers every page of the truth. A page that is not ranked has the score 0: a policy cannot tell
+// such pages apart either.
 std::optional<RankCorrelation> CorrelationOf(const RankedRows& ranked, const TruthPhase& phase) {
   std::vector<ScoredPages> pairs;
   TruthSearch search(phase);
@@ -418,7 +419,7 @@ class Listed {
     left_ -= std::min(whole, left_);
   }
 
-  // As much of it as the truth has.
+  // Adds those of the pages that the truth has.
   void AddKnown(std::optional<Pid> pid, VpnRange pages) {
     search_.Find(pid, pages, [this](double page_weight, double found) {
       const double listed = std::min(found, left_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace's rankings against what the program really did.
+// Compares the rankings of a trace with what the program really did.
 
 #pragma once
 
@@ -35,68 +35,70 @@ struct ProcessTruth {
 struct TruthPhase {
   MonotonicTime start;
   MonotonicTime end;
-  std::vector<ProcessTruth> processes;  // at most one per pid
+  std::vector<ProcessTruth> processes;  // at most one per PID
 };
 
 // Phases ascending and disjoint; each holds some positive weight.
 struct Truth {
   std::vector<TruthPhase> phases;
-  StreamEnd end{};  // of the epochs that it was made of; of a text, nothing is known
+  StreamEnd end{};  // of the epochs that it was made of; a text sets nothing
 };
 
-// {"pid"?, "phases": [{"t_start_ns", "t_end_ns", "ranges": [{"start", "end", "weight", "pid"?}]}]}.
-// Times on the line of CLOCK_MONOTONIC. `start` and `end` are byte addresses, half-open, widened to
-// whole pages; `weight` is the range's part of the phase's accesses, and where ranges overlap a
-// page has the sum. A range's own pid goes before the file's. Other fields are left alone. `name`
-// is what errors call the text; they say where in it the fault is.
+// The text is {"pid"?, "phases": [{"t_start_ns", "t_end_ns", "ranges": [{"start", "end", "weight",
+// "pid"?}]}]}. Times are those of CLOCK_MONOTONIC. `start` and `end` are byte addresses, half-open,
+// and are widened to whole pages. `weight` is the range's part of the phase's accesses. If ranges
+// overlap, a page has the sum of their weights. A range's own PID takes precedence over the file's.
+// Other fields are ignored. Errors call the text `name` and say at which place in it the fault is.
 Result<Truth> ParseTruth(std::string_view json, std::string_view name);
 Result<Truth> ReadTruth(const std::filesystem::path& path);
 
-// From exact counts: those of successive epochs, added up until they are at least as long as
-// `phase`; nullopt: all in one phase. `by`, kTruth or kMisses, says what a page weighs; every page
-// accessed is a page of the truth, with or without misses. Memory follows phases x pages. Fails
-// where there are none, or they are unknown.
+// Makes a truth of exact counts. Successive epochs are added up to phases that are at least as long
+// as `phase`; nullopt: all epochs are one phase. `by` is kTruth or kMisses and says what a page
+// weighs. Every page that was accessed is a page of the truth, with or without misses. Memory grows
+// with phases x pages. Fails if there are no exact counts, or if they are unknown.
 Result<Truth> TruthOfEpochs(EpochStream& epochs, std::string_view name,
                             std::optional<std::chrono::nanoseconds> phase,
                             RankSource by = RankSource::kTruth);
 
-// Whether the file is one of those, rather than a text.
+// True: the file is a trace or a ledger. False: it is taken for a text.
 bool IsTraceOrLedger(const std::filesystem::path& path);
 
 struct AccuracyOptions {
-  Ratio k_ratio{1, 16};  // k: this part of the pages of the truth, at least 1
+  Ratio k_ratio{1, 16};  // k is this part of the pages of the truth, at least 1
   RankModel model = RankModel::kRate;
-  // Pages that are not of the truth take no place among the k ranked best.
+  // If true, pages outside of the truth take no place among the k ranked best.
   bool among_truth = false;
 };
 
-// The truth of the pages within these ranges alone. Phases that have no weight there are left out.
+// Returns the truth of the pages within these ranges alone. Phases without weight there are left
+// out.
 Truth TruthWithin(Truth truth, std::span<const VpnRange> ranges);
 
-// Pages of one process. nullopt: the process is unknown, and only a truth without a PID has them.
+// These are pages of one process. nullopt: the process is unknown, and only a truth without a PID
+// has them.
 struct PagesOfProcess {
   std::optional<Pid> pid;
   VpnRange pages;
 };
 
-// The part of the phase's weight that these pages have. A page of the truth counts once.
+// Returns the part of the phase's weight that these pages have. A page of the truth counts once.
 double ShareOf(const TruthPhase& phase, std::span<const PagesOfProcess> pages);
 
-// The part that the k heaviest pages have.
+// Returns the part of the phase's weight that the k heaviest pages have.
 double BestShare(const TruthPhase& phase, PageCount k);
 
 // Averages over the phases that hold at least one whole epoch.
 struct AccuracyRow {
   RankSource rank = RankSource::kCombined;
-  PageCount k;  // of the first such phase
-  // Relevant pages among the k ranked best / pages ranked, at most k. Relevant are the pages that
-  // weigh as much as the k-th heaviest, ties included. Unset: this source ranked nothing.
+  PageCount k;  // in the first such phase
+  // Relevant pages among the k ranked best / pages ranked, at most k. Pages that weigh as much as
+  // the k-th heaviest are relevant, ties included. Unset: this source ranked nothing.
   std::optional<double> precision;
   double recall = 0;             // relevant pages among the k ranked best / min(k, relevant)
-  double coverage = 0;           // part of the true weight that went to the k ranked best
-  double coverage_of_ideal = 0;  // that, / the part of the k heaviest pages
-  // Of all pages of the truth, those that this source does not rank being tied last. Unset: it
-  // ranked none, or all alike.
+  double coverage = 0;           // part of the true weight that the k ranked best have
+  double coverage_of_ideal = 0;  // `coverage` / the part of the k heaviest pages
+  // The correlations are over all pages of the truth. Pages that this source does not rank are tied
+  // last. Unset: the source ranked no page, or all alike.
   std::optional<double> spearman_rho;
   std::optional<double> kendall_tau_b;
   std::uint64_t phases = 0;
@@ -107,7 +109,7 @@ struct AccuracyOutcome {
   StreamEnd end;                  // of the trace; the rows stand for the epochs before
 };
 
-// Sums the epochs that lie whole within a phase and ranks by the sum. Fails where no phase holds a
+// Sums the epochs that lie whole within a phase and ranks by the sum. Fails if no phase holds a
 // whole epoch.
 Result<AccuracyOutcome> ScoreAgainstTruth(EpochStream& trace, const Truth& truth,
                                           const AccuracyOptions& options);

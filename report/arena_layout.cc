@@ -15,7 +15,7 @@ namespace {
 
 using Visit = std::function<void(const LiveObject& object)>;
 
-// Of those born in one tick only the sites' shares are known, not who came first.
+// The order of births within one tick is unknown, so that the sites are mixed by their shares.
 void VisitTick(std::vector<const LiveObject*>& born, const Visit& visit) {
   std::map<std::uint32_t, std::size_t> of_site;
   for (const LiveObject* object : born) ++of_site[object->site];
@@ -37,7 +37,7 @@ class Parts {
  public:
   explicit Parts(double part_bytes) : part_bytes_(part_bytes) {}
 
-  // What lies next.
+  // Appends memory behind what was added before.
   void Add(double bytes, double accesses) {
     const double density = accesses / bytes;
     while (bytes > 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the accesses to an arena would go, by what was counted of each object: hot ones among them
-// may lie on a few of its pages.
+// Lays out an arena by what was counted of each object, and tells how its accesses would spread:
+// the hot objects may lie on a few of its pages.
 
 #pragma once
 
@@ -18,11 +18,11 @@ struct ArenaPart {
   double accesses = 0;
 };
 
-// In the order of their addresses, parts of an arena that takes so many pages, each of a page or,
-// where more was counted than has room there, of as much more. There are the objects that lived to
-// the end of the profiles' sites of which `is_there` holds, in the order of their births; of those
-// that were born in one tick of the clock, each site's are evenly among the others'. None: nothing
-// of them lived.
+// Returns the parts of an arena of `pages` pages, in the order of their addresses. A part is one
+// page, or proportionally more if more bytes were counted than the arena has room for. The arena
+// holds the objects that lived to the end of the profiles and whose site `is_there` accepts, in the
+// order of their births. Objects of several sites that were born in one tick of the clock are mixed
+// evenly. Empty: none of these objects lived.
 std::vector<ArenaPart> LayOut(
     const std::vector<ObjectProfiles::CountedSites>& profiles,
     const std::function<bool(std::size_t profile, std::uint32_t site)>& is_there, double pages);

@@ -18,8 +18,9 @@ constexpr double kWantedShare = 0.99;
 constexpr std::uint64_t kBlocks = 512;   // the grain of the choice: 1/512 of the pages observed
 constexpr std::uint64_t kGapBudget = 4;  // kept gaps: at most 1/4 of the chosen blocks
 constexpr std::size_t kMaxSegments = 8;
-constexpr std::size_t kCuts = 2;  // Daptrace's
-// Of the pages shown, in shares of one: the least gap to be one of those, and to be another.
+constexpr std::size_t kCuts = 2;  // as in Daptrace
+// The least gaps to be one of these cuts, and to be a further one: the spans' pages divided by
+// this.
 constexpr std::uint64_t kLeastCutShare = 32;
 constexpr std::uint64_t kFurtherCutShare = 2;
 constexpr double kLogFromRatio = 10;
@@ -62,7 +63,7 @@ std::vector<Block> Blocks(std::span<const WeightedSpan> spans, VpnRange within,
   return blocks;
 }
 
-// The fewest blocks that hold the wanted share, in ascending order again.
+// Keeps the fewest blocks that hold the wanted share, in ascending order.
 void KeepHeaviest(std::vector<Block>& blocks, double total) {
   std::ranges::sort(blocks, [](const Block& a, const Block& b) {
     return a.weight != b.weight ? a.weight > b.weight : a.number < b.number;
@@ -74,13 +75,14 @@ void KeepHeaviest(std::vector<Block>& blocks, double total) {
   std::ranges::sort(blocks, {}, &Block::number);
 }
 
-// Joins across gaps, the smallest first and the lowest addresses among equals: while they are
-// small, and then until no more than kMaxSegments are left, unless that doubles the axis.
+// Joins runs across gaps, the smallest gap first and the lowest address among equals. Small gaps
+// are joined in any case. Further ones are joined until kMaxSegments runs are left, unless that
+// doubles the axis.
 std::vector<Run> JoinAcrossSmallGaps(const std::vector<Block>& blocks) {
   const auto gap_before = [&](std::size_t i) {
     return blocks[i].number - blocks[i - 1].number - 1;
   };
-  std::vector<std::size_t> by_gap;  // blocks but the first
+  std::vector<std::size_t> by_gap;  // all blocks but the first
   for (std::size_t i = 1; i < blocks.size(); ++i) by_gap.push_back(i);
   std::ranges::stable_sort(by_gap, {}, gap_before);
   std::vector<bool> joined(blocks.size(), false);
@@ -112,7 +114,7 @@ void DropLightest(std::vector<Run>& runs, std::size_t most) {
   std::ranges::sort(runs, {}, &Run::first);
 }
 
-// As many rows as there may be, of the smallest size that they can have. Precondition: no more
+// Lays out as many rows as allowed, each of the smallest size possible. Precondition: no more
 // segments than rows.
 void LayRows(AddressAxis& axis, std::size_t max_rows) {
   std::uint64_t extent = 0;
@@ -164,7 +166,7 @@ AddressAxis ChooseAddresses(std::span<const WeightedSpan> spans, std::optional<V
   std::vector<Run> runs = JoinAcrossSmallGaps(blocks);
   DropLightest(runs, std::min(kMaxSegments, max_rows));
 
-  // To the pages that were observed, not to the grain of the choice.
+  // Bounds are those of the observed pages, which are finer than the blocks of the choice.
   double shown = 0;
   auto span = spans.begin();
   for (const Run& run : runs) {
@@ -194,7 +196,7 @@ AddressAxis AllAddresses(std::span<const WeightedSpan> spans, std::optional<VpnR
   const VpnRange within = wanted.value_or(VpnRange{spans.front().start, RangeOf(spans.back()).end});
   struct Gap {
     std::uint64_t pages = 0;
-    std::size_t before = 0;  // the part
+    std::size_t before = 0;  // index of the part
   };
   std::vector<VpnRange> parts;
   std::vector<Gap> gaps;

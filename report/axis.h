@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Axes of pictures: which addresses are worth showing, where ticks go, what colour a value has.
+// Axes of pictures: the addresses worth showing, the places of ticks, and the colours of values.
 
 #pragma once
 
@@ -28,33 +28,34 @@ struct AddressAxis {
   std::vector<Segment> segments;  // ascending, disjoint
   PageCount row_pages{1};         // the last row of a segment may hold fewer
   std::size_t rows = 0;
-  std::optional<double> shown_share;  // of all weight; unknown without any
+  std::optional<double> shown_share;  // of all weight; unset: there is no weight
 
   VpnRange RowRange(std::size_t row) const;
 };
 
-// With `wanted` unset, the fewest addresses that hold 99 % of the weight (of the pages, when
-// nothing has weight); else all of `wanted` that has spans. Small gaps are kept, at the price of at
-// most a quarter more axis, or twice the axis where that leaves eight stretches or fewer; the
-// others are cut, and the lightest stretches left out until there are eight. `spans` ascend and do
-// not overlap. Precondition: max_rows > 0.
+// Chooses the addresses to show. With `wanted` unset these are the fewest addresses that hold 99 %
+// of the weight (99 % of the pages, if nothing has weight). Else all spans within `wanted` are
+// shown. Small gaps are kept while they make the axis at most a quarter longer, or twice as long if
+// that leaves eight stretches or fewer. The other gaps are cut, and the lightest stretches are left
+// out until eight remain. `spans` ascend and do not overlap. Precondition: max_rows > 0.
 AddressAxis ChooseAddresses(std::span<const WeightedSpan> spans, std::optional<VpnRange> wanted,
                             std::size_t max_rows);
 
-// All of the spans (of `wanted`, where that is set) with what lies between them, but for gaps that
-// are cut: the two largest, from a 32nd of what the spans hold up (program and heap, mappings,
-// stack: Daptrace, Middleware 2019), and others of more than half of it (program and heap lie
-// apart, too), seven at most in all. Of equal gaps the one at the lower address goes first. `spans`
-// and `max_rows` as above.
+// Shows all spans (within `wanted`, if it is set) and the memory between them, except for at most
+// seven cut gaps. The two largest gaps are cut if they hold at least a 32nd of the pages of the
+// spans: they separate program and heap, mappings, and stack (Daptrace, Middleware 2019). Further
+// gaps are cut if they hold more than half of these pages, because program and heap may lie apart,
+// too. Of equal gaps the one at the lower address is cut first. `spans` ascend and do not overlap.
+// Precondition: max_rows > 0.
 AddressAxis AllAddresses(std::span<const WeightedSpan> spans, std::optional<VpnRange> wanted,
                          std::size_t max_rows);
 
-// 1, 2 or 5 times a power of ten: the smallest that gives at most `max_ticks` steps over `extent`.
-// Precondition: extent > 0.
+// Returns 1, 2 or 5 times a power of ten: the smallest step that divides `extent` into at most
+// `max_ticks` steps. Precondition: extent > 0.
 double TickStep(double extent, std::size_t max_ticks);
 
-// Maps values to [0, 1]. Logarithmic over at most four decades where the positive values differ by
-// more than a factor of ten, else linear from 0.
+// Maps values to [0, 1]. The scale is logarithmic over at most four decades if the positive values
+// differ by more than a factor of ten. Else it is linear from 0.
 class ValueScale {
  public:
   explicit ValueScale(std::span<const std::optional<double>> values);
@@ -78,7 +79,7 @@ struct Colour {
   double blue = 0;
 };
 
-// Grey, black at 1: what is darker is hotter. Lighter than any is the paper.
+// Grey map: hot values are dark, 1 is black. 0 is a little darker than the paper.
 Colour DarkColour(double position);
 
 // The viridis map: luminance rises with the position, also for colour-blind readers and in grey.

@@ -26,14 +26,15 @@ struct Box {
 
 class Canvas {
  public:
-  enum class Across { kLeft, kCentre, kRight };  // which end of a text is at x
+  enum class Across { kLeft, kCentre, kRight };  // the end of a text that is at x
   enum class Direction { kLevel, kUpwards };
 
   Canvas(int width_px, int height_px);
 
   // `opacity`: 1 hides what was there, 0 changes nothing.
   void Fill(const Box& box, Colour colour, double opacity = 1);
-  // Diagonal strokes on light grey: "not observed", unlike any colour of a heat map.
+  // Fills with diagonal strokes on light grey. That means "not observed" and is unlike any colour
+  // of a heat map.
   void Hatch(const Box& box);
   void Frame(const Box& box);
   void Line(double x0, double y0, double x1, double y1, Colour colour, double width_px = 1);

@@ -19,7 +19,7 @@
 namespace tmprof {
 namespace {
 
-// Pages by which a product of doubles may be off: 0.07 * 100 is more than 7, 0.29 * 100 is less
+// A product of doubles may be off by this many pages: 0.07 * 100 is more than 7, 0.29 * 100 is less
 // than 29.
 constexpr double kRounding = 1e-6;
 
@@ -40,8 +40,9 @@ std::vector<CapacityCurve::Point> PointsOf(const CapacityCurve& curve) {
   return points;
 }
 
-// A larger tier 1 holds all pages of a smaller one. Hit rates of two capacities are estimated
-// apart, and one that falls is in error. Those that are not told tell nothing of the others.
+// Makes hit rates rise with the capacity: a larger tier 1 holds all pages of a smaller one. Hit
+// rates of two capacities are estimated apart, and a falling one is an error. Hit rates that are
+// not told are left out.
 void LetRise(std::vector<CapacityCurve::Point>& points, std::optional<HitRate> HitRates::* rate) {
   HitRate most{.value = 0, .low = 0, .high = 0};
   for (CapacityCurve::Point& point : points) {
@@ -87,7 +88,7 @@ std::string WhyNotEstimated(const CapacityCurve& curve) {
       MemoryWorth::kFewestSamples);
 }
 
-// The pages that are ranked at the end of a trace are known only there. So a first pass finds them,
+// The pages that are ranked at the end of a trace are known only there. A first pass finds them,
 // and a second one tells the hit rates.
 Status TellEstimated(const Trace& trace, CapacityCurve& curve) {
   const RankSource by = *curve.options.by;
@@ -120,7 +121,7 @@ Status TellEstimated(const Trace& trace, CapacityCurve& curve) {
     return {};
   }
   for (const CapacitySeries& series : kCapacitySeries) LetRise(curve.points, series.rate);
-  // It holds all pages, whatever is known of them.
+  // A tier 1 for the whole holds all pages, whatever is known of them.
   HitRates& last = curve.points.back().rates;
   last.oracle = last.attainable = ExactHitRate(1);
   return {};
@@ -268,7 +269,7 @@ std::string NeedsText(const CapacityCurve& curve) {
   for (const double wanted : CapacityCurve::kWanted) {
     const std::optional<CapacityCurve::Capacity> enough = curve.CapacityFor(wanted);
     if (!enough) continue;
-    // The higher of two hit rates with one bound says all.
+    // Two hit rates may have one bound. The higher one says all.
     if (!needs.empty() && needs.back().capacity == *enough) needs.pop_back();
     needs.push_back({wanted, *enough});
   }
@@ -298,7 +299,7 @@ std::string NoteOfTheRest(const CapacityCurve& curve) {
                                       : "samples tell of the memory that was not looked at, too\n";
 }
 
-// The pages of which nothing is known, as far as hit rates speak for them. nullopt: there is none.
+// Returns the number of unknown pages that the hit rates account for. nullopt: there is none.
 std::optional<std::uint64_t> UnknownPagesOf(const CapacityCurve& curve) {
   if (curve.points.empty()) return std::nullopt;
   return curve.points.front().rates.unknown.value();

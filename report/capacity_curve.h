@@ -24,7 +24,7 @@ struct CapacityCurveOptions {
   RankWeight weight = RankWeight::kMemory;
   std::optional<RankSource> by;  // one kind of evidence instead of the weight
   EpochRange epochs;
-  // Its cache is the trace's. Precondition: the rate model.
+  // Its cache is the trace's. Precondition: it has the rate model.
   Ranker::Options ranker = Ranker::DefaultOptions(RankModel::kRate);
 };
 
@@ -37,8 +37,9 @@ struct CapacityCurve {
 
   struct Point {
     double share = 0;  // of size()
-    // The capacity is that share of size(). Hit rates do not fall with the capacity where they are
-    // told, and all but history are 1 at the last. Exact counts tell `oracle` alone.
+    // `rates` are those of a capacity of this share of size(). Known hit rates do not fall when the
+    // capacity grows. At the whole they are 1, except for history. Exact counts tell `oracle`
+    // alone.
     HitRates rates;
   };
   struct Capacity {
@@ -92,14 +93,14 @@ Result<CapacityCurve> MakeCapacityCurve(const Trace& trace, const CapacityCurveO
 std::string CapacityCurveText(const CapacityCurve& curve);
 std::string CapacityCurveJson(const CapacityCurve& curve);
 std::string CapacityCurveCsv(const CapacityCurve& curve);
-// The same of several traces: an array, and one table with the column `trace` first.
+// Spell the curves of several traces: an array, and one table with the column `trace` first.
 Json CapacityCurvesJson(std::span<const CapacityCurve> curves);
 std::string CapacityCurvesCsv(std::span<const CapacityCurve> curves);
 Result<std::string> CapacityCurvePng(const CapacityCurve& curve);  // the bytes of a PNG file
 
-// Which pages the whole is made of: "looked at or sampled".
+// Says which pages the whole is made of: "looked at or sampled".
 std::string_view HowWholeIsKnown(const CapacityCurve& curve);
-// The memory that capacities are shares of: "36.2 MiB (9 272 pages) that were looked at".
+// Names the memory that capacities are shares of: "36.2 MiB (9 272 pages) that were looked at".
 std::string WholeText(const CapacityCurve& curve);
 
 }  // namespace tmprof

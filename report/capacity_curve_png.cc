@@ -35,7 +35,8 @@ struct LineStyle {
 
 constexpr std::array kShortDashes = {2.0, 4.0};
 constexpr std::array kLongDashes = {9.0, 5.0};
-// Parallel to kCapacitySeries. Apart for colour-blind readers (Okabe and Ito, 2008).
+// Parallel to kCapacitySeries. Colour-blind readers can tell the colours apart (Okabe and Ito,
+// 2008).
 constexpr std::array<LineStyle, 3> kSeriesStyles = {
     {{.colour = {0.0, 0.45, 0.70}, .width = 3},
      {.colour = {0.84, 0.37, 0.0}, .width = 3},
@@ -50,7 +51,7 @@ double XOfShare(double share) {
 
 double YOfHitRate(double hit_rate) { return kCurvePlot.bottom() - kCurvePlot.height * hit_rate; }
 
-// Draws the path that was laid.
+// Draws the current path.
 void StrokeWith(const LineStyle& style, Canvas& canvas) {
   cairo_t* context = canvas.context();
   cairo_set_source_rgb(context, style.colour.red, style.colour.green, style.colour.blue);

@@ -34,12 +34,13 @@ std::string PagesAt(const Cdf& cdf, double share) {
       static_cast<std::uint64_t>(std::llround(share * static_cast<double>(cdf.footprint.value()))));
 }
 
-// Share of a curve, or unknown for a source without a score.
+// Returns the share of a curve; nullopt if the source has no score.
 std::optional<double> At(const Cdf::Curve& curve, std::size_t i) {
   return curve.at_shares.empty() ? std::nullopt : std::optional(curve.at_shares[i]);
 }
 
-Colour CurveColour(RankSource by) {  // apart for colour-blind readers (Okabe and Ito, 2008)
+// Colour-blind readers can tell them apart (Okabe and Ito, 2008).
+Colour CurveColour(RankSource by) {
   switch (by) {
     case RankSource::kReferences:
       return {0.0, 0.45, 0.70};  // blue
@@ -109,7 +110,7 @@ std::string CdfText(const Cdf& cdf, std::size_t width_columns) {
   for (const Cdf::Curve& curve : cdf.curves)
     columns.push_back({fmt::format("{} %", Name(curve.by))});
   const Cdf::Curve* shown = cdf.FindCurve(*cdf.options.by);
-  // What the table leaves of the width, at least enough to tell eighths.
+  // The bar takes the width that the table leaves, and at least enough to tell eighths.
   const std::size_t bar_width = std::clamp<std::size_t>(width_columns, 70, 120) - 62;
   if (shown != nullptr) {
     columns.push_back({std::string(Name(shown->by)), TextTable::Align::kLeft});

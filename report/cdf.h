@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of the accesses the hottest pages take (TMP, IPDPS 2021, Fig. 5).
+// Tells which share of the accesses the hottest pages have (TMP, IPDPS 2021, Fig. 5).
 
 #pragma once
 
@@ -20,20 +20,21 @@ namespace tmprof {
 struct CdfOptions {
   RankModel model = RankModel::kRate;
   RankWeight weight = RankWeight::kMemory;
-  // One kind of evidence instead of the weight: the curve of the text plot; tables and PNG show
+  // If set, the text plot shows this kind of evidence instead of the weight. Tables and PNG show
   // all.
   std::optional<RankSource> by;
   EpochRange epochs;
 };
 
-// The share of pages is of the footprint, for every curve: base pages of spans found referenced or
-// sampled. Pages of one span are equally hot, so that a curve is linear within a span.
+// Every curve has the same axis of pages: shares of the footprint, which is the base pages of spans
+// found referenced or sampled. Pages of one span are equally hot, so that a curve is linear within
+// a span.
 struct Cdf {
   struct Curve {
     RankSource by = RankSource::kCombined;
     double total_score = 0;
-    // Share of the score that the hottest pages hold; one per row of kShares and of `plot_shares`.
-    // Empty when no page has a score from this source.
+    // Shares of the score that the hottest pages hold; one per row of kShares and of `plot_shares`.
+    // Empty if no page has a score from this source.
     std::vector<double> at_shares;
     std::vector<double> plot;
   };
@@ -44,7 +45,8 @@ struct Cdf {
   CdfOptions options;
   PageCount footprint;
   std::vector<double> plot_shares;  // ascending, evenly spaced on a logarithmic axis, ends with 1
-  // References, samples, combined, and memory if the view goes by it; of exact evidence that alone.
+  // References, samples, combined, and memory if the view ranks by it. Exact evidence has one
+  // curve.
   std::vector<Curve> curves;
 
   const Curve* FindCurve(RankSource by) const;

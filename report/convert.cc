@@ -40,7 +40,7 @@ class Output {
       return {};
     }
     if (Status other = RefuseToOverwrite(trace, path_); !other) return other;
-    // It is as private as the trace it is made from.
+    // The output is as private as its trace.
     Result<ReplacedFile> file = ReplacedFile::Create(path_, 0600);
     if (!file) return Fail(std::move(file.error()));
     file_.emplace(*std::move(file));
@@ -189,7 +189,7 @@ class RequestWriter {
     output_.Append({request, kRequestBytes});
   }
 
-  // At the end of each epoch: what accumulates is bounded by one epoch's requests.
+  // Runs at the end of each epoch, so that memory is bounded by one epoch's requests.
   void CompleteEarlier() {
     output_.Flush();
     std::ranges::sort(completions_, {}, &Completion::request);
@@ -215,8 +215,8 @@ class RequestWriter {
  private:
   static constexpr std::int64_t kNever = -1;
   struct Completion {
-    std::uint64_t request = 0;  // counted from 0, as the file lies
-    std::uint64_t next = 0;     // counted from 1, as the format says
+    std::uint64_t request = 0;  // counted from 0, in file order
+    std::uint64_t next = 0;     // counted from 1, as the format requires
   };
 
   Output& output_;
@@ -225,7 +225,7 @@ class RequestWriter {
   std::vector<Completion> completions_;
 };
 
-// An object's number has room for a target and a page.
+// The number of an object has limited room for a target and a page.
 Status RequireFits(const EvidenceTable& table, const std::string& trace) {
   for (std::size_t i = 0; i < table.size(); ++i) {
     const Vpn last = table.key[i].vpn + PageCount(table.span_pages[i] - 1);
@@ -239,16 +239,17 @@ Status RequireFits(const EvidenceTable& table, const std::string& trace) {
   return {};
 }
 
-// [0, 1), from the upper bits: standard distributions differ between C++ libraries.
+// Returns a number in [0, 1), from the upper bits: standard distributions differ between C++
+// libraries.
 double Uniform(std::mt19937_64& random) { return static_cast<double>(random() >> 11) * 0x1p-53; }
 std::size_t UniformBelow(std::mt19937_64& random, std::size_t count) {
   return std::min(count - 1,
                   static_cast<std::size_t>(Uniform(random) * static_cast<double>(count)));
 }
 
-// The pages that an epoch requests, in an order of chance. Each request of a row goes to any of its
-// pages. A part of a request is left to the next row, and after the last row to the next epoch,
-// which begins at a random row. All requests together are therefore as many as they should be.
+// Draws the pages that an epoch requests, in random order. Each request of a row goes to any of its
+// pages. A fraction of a request is carried to the next row, and from the last row to the next
+// epoch, which begins at a random row. All requests together therefore have the right number.
 void DrawRequests(const EpochEstimates& estimates, double ratio, std::mt19937_64& random,
                   double& left_over, std::vector<PageKey>& drawn) {
   drawn.clear();

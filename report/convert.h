@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traces for other tools.
+// Converts traces to formats of other tools.
 
 #pragma once
 
@@ -17,32 +17,35 @@ struct ConvertStats {
   std::uint64_t epochs = 0;
   std::uint64_t records = 0;
   // The evidence that the requests are made from, its score over the whole trace, and the requests
-  // per unit of score. Only oracleGeneral sets them.
+  // per unit of score. Only ConvertToOracleGeneral() sets these.
   RankBasis basis;
   double weight = 0;
   double ratio = 1;
-  StreamEnd end;  // of the trace; the output holds what came before
+  StreamEnd end;  // of the trace; the output holds the epochs before
 };
 
-// Both replace `output` whole or not at all, and refuse the trace itself. Memory is bounded by one
-// epoch (CSV) or by the footprint.
+// Both functions replace `output` whole or not at all, and refuse the trace itself. Memory is
+// bounded by one epoch (CSV) or by the footprint.
 
-// One line per page record, with a header row; what a source did not observe is an empty field.
-// "-" is standard output.
+// Writes a header row and one line per page record. A field is empty if the source did not observe
+// it. "-" is standard output.
 Result<ConvertStats> ConvertToCsv(const Trace& trace, const std::filesystem::path& output);
 
-// libCacheSim's binary format: 24 bytes per request, packed and little-endian: uint32 clock_time
-// (seconds since the trace began), uint64 obj_id, uint32 obj_size (bytes), int64 next_access_vtime
-// (the number, counted from 1, of the next request for the same object; -1 for none).
+// Writes libCacheSim's binary format. A request has 24 bytes, packed and little-endian:
+//  uint32 clock_time (seconds since the trace began),
+//  uint64 obj_id,
+//  uint32 obj_size (bytes),
+//  int64 next_access_vtime (the number, counted from 1, of the next request for the same object;
+//  -1: none).
 // Each epoch has requests in proportion to what the rank weight counts in it
-// (rank/epoch_estimates.h), in an order of chance. Accesses are sampled if there are more
-// than `most_requests`. An object is a target's base page, of whatever span it is:
-// obj_id = target << 44 | vpn. `output` must be a regular file: requests are completed in place.
+// (rank/epoch_estimates.h), in random order. Accesses are sampled if there are more than
+// `most_requests`. An object is a base page of a target, whatever span it is part of: obj_id =
+// target << 44 | vpn. `output` must be a regular file, because requests are completed in place.
 struct OracleGeneralOptions {
   RankModel model = RankModel::kRate;
   RankWeight weight = RankWeight::kMemory;
   std::uint64_t most_requests = 1'000'000;  // 24 MB
-  std::uint64_t seed = 1;                   // of what chance decides
+  std::uint64_t seed = 1;                   // of the random numbers
 };
 Result<ConvertStats> ConvertToOracleGeneral(const Trace& trace, const OracleGeneralOptions& options,
                                             const std::filesystem::path& output);

@@ -25,15 +25,15 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Of a tracker that was preloaded, too: to the profile, it is what allocates.
+// The tracker that may have been preloaded, too. A profile sees it as the allocating module.
 constexpr std::string_view kTracker = "libtmprof_allocations.so";
 
-// By which births of one object differ, between whom a profile has it from and a tracker: a tick of
-// 10 ms at most (CONFIG_HZ=100, kernel/Kconfig.hz), the millisecond that is cut off, and that a
-// thread may have to wait for its CPU between the two.
+// The births of one object may differ by this between a profile and a tracker. The parts are a tick
+// of at most 10 ms (CONFIG_HZ=100, kernel/Kconfig.hz), the millisecond that is cut off, and the
+// wait for a CPU that a thread may have between the two.
 constexpr milliseconds kSameBirth{20};
 
-// Where calls are in their modules, innermost first.
+// The places of calls in their modules, innermost first.
 using Place = std::vector<std::pair<std::string, std::uint64_t>>;
 
 Place PlaceOf(const std::vector<SourceFrame>& frames) {
@@ -66,7 +66,7 @@ struct ObjectProfiles::Profile {
   };
   struct Variable {
     std::string name;                 // demangled
-    std::vector<SourceFrame> frames;  // its place in its module alone; empty: in none
+    std::vector<SourceFrame> frames;  // only its place in its module; empty: in none
     std::uint64_t start = 0;
     std::uint64_t bytes = 0;
     std::uint64_t accesses = 0;
@@ -77,11 +77,12 @@ struct ObjectProfiles::Profile {
   std::map<std::uint32_t, Site> sites;
   std::vector<Variable> variables;
   std::vector<LiveObject> live;  // by birth
-  std::uint64_t accesses = 0;    // to all there is
+  std::uint64_t accesses = 0;    // to all objects
   std::uint64_t freed_accesses = 0;
 };
 
-// Adds to the epochs of a trace what lived, each as it was born, until its profile was written.
+// Adds the live objects of profiles to the epochs of a trace. Each object exists from its birth
+// until its profile was written.
 class ObjectProfiles::Stream : public EpochStream {
  public:
   Stream(std::unique_ptr<EpochStream> trace, std::vector<std::shared_ptr<const Profile>> profiles)
@@ -108,9 +109,9 @@ class ObjectProfiles::Stream : public EpochStream {
   StreamEnd End() const override { return trace_->End(); }
 
  private:
-  // Of a profile.
+  // State of one profile.
   struct Told {
-    std::optional<TargetId> to;  // unset: nobody yet, or no longer
+    std::optional<TargetId> to;  // unset: reported to nobody yet, or no longer
     bool fixed = false;
     std::size_t live = 0;
   };
@@ -154,8 +155,8 @@ class ObjectProfiles::Stream : public EpochStream {
     }
   }
 
-  // Nothing is known of what there is later. What exits in this epoch had all of its heat before,
-  // and ends with it.
+  // Ends the objects, because nothing is known of later times. If the process exits in this epoch,
+  // all their heat came before, and they end with the epoch.
   void End(std::size_t i, EpochProfile& epoch) {
     const std::optional<TargetId> to = std::exchange(told_[i].to, std::nullopt);
     const auto target = std::ranges::find(epoch.targets, to, &Target::id);
@@ -181,7 +182,7 @@ class ObjectProfiles::Stream : public EpochStream {
   std::unique_ptr<EpochStream> trace_;
   std::vector<std::shared_ptr<const Profile>> profiles_;
   std::vector<Told> told_;                                                 // by profile
-  std::vector<std::uint32_t> first_site_;                                  // likewise
+  std::vector<std::uint32_t> first_site_;                                  // by profile
   std::map<std::pair<std::size_t, std::uint32_t>, std::uint32_t> number_;  // by profile and site
   bool is_tracked_ = false;
 };
@@ -244,7 +245,7 @@ void ObjectProfiles::Add(std::string file, const ObjectsInfo& info, ObjectsPart 
   std::map<std::pair<std::uint64_t, std::string>, Profile::Variable> variables;
   for (const VariableCount& counted : all.variables) {
     Profile::Variable& variable = variables[{counted.start, counted.name}];
-    variable.bytes = std::max(variable.bytes, counted.bytes);  // 0: of a module that knows no size
+    variable.bytes = std::max(variable.bytes, counted.bytes);  // 0: a module does not know the size
     variable.accesses += counted.accesses;
     profile->accesses += counted.accesses;
   }
@@ -290,7 +291,7 @@ Status ObjectProfiles::RequireProcesses(const Trace& trace) const {
   EpochProfile epoch;
   while (!missing.empty()) {
     const Result<bool> more = (*epochs)->Next(epoch);
-    if (!more) return {};  // who reports it tells of the damage
+    if (!more) return {};  // the caller that reads the trace reports the damage
     if (!*more) break;
     std::erase_if(missing,
                   [&](const auto& profile) { return FindTarget(epoch, profile->info) != nullptr; });
@@ -325,12 +326,12 @@ void ObjectProfiles::Count(TracedObjects& objects) const {
     row.counted = row.counted.value_or(0) + accesses;
     counted.in_rows += accesses;
   };
-  std::map<std::string, Row*> types;                                  // allocated
+  std::map<std::string, Row*> types;                                  // of allocated objects
   std::map<std::string, Row*> variables;                              // by name
   std::map<std::pair<Pid, std::uint64_t>, std::vector<Row*>> starts;  // of allocated objects
   std::map<std::pair<Pid, std::uint64_t>, Row*> variable_starts;
-  std::map<Place, Row*> places;           // null: of several rows
-  std::map<Place, Row*> variable_places;  // likewise
+  std::map<Place, Row*> places;           // null: several rows have it
+  std::map<Place, Row*> variable_places;  // null: several rows have it
   for (Row& row : objects.rows) {
     const auto note = [&](auto& rows, auto key) {
       const auto [at, is_new] = rows.try_emplace(std::move(key), &row);
@@ -352,7 +353,7 @@ void ObjectProfiles::Count(TracedObjects& objects) const {
     }
   }
   std::vector<std::shared_ptr<const Profile>> profiles;
-  std::set<Place> own_places;  // of their sites
+  std::set<Place> own_places;  // of the profiles' sites
   for (const auto& profile : profiles_) {
     if (objects.options.pid && *objects.options.pid != profile->info.pid) continue;
     const auto seen = objects.seen.find(profile->info.pid);
@@ -362,9 +363,9 @@ void ObjectProfiles::Count(TracedObjects& objects) const {
     if (by != ObjectsBy::kSite) continue;
     for (const auto& [id, site] : profile->sites) own_places.insert(PlaceOf(site.frames));
   }
-  // The row of a site: a tracker unwinds further out than frame pointers lead. Null: it may be one
-  // of several. Those that begin as it does and are sites of their own are not it, as it is
-  // another.
+  // Returns the row of a site. A tracker unwinds further out than frame pointers lead, so that the
+  // row's stack may only begin with the site's. Null: the site may be one of several rows. Rows
+  // that begin with the site's stack but are sites of their own do not count.
   const auto row_at = [&](const Place& place) -> Row* {
     const auto first = places.lower_bound(place);
     if (first == places.end() || !BeginsWith(first->first, place)) return nullptr;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Object profiles beside a trace of the same programs: exact counts and the heat of pages in one
-// report.
+// Joins object profiles with a trace of the same programs: exact counts and the heat of pages in
+// one report.
 //
-// A profile has the places of what lived when it was written, and of the rest the counts alone.
-// Where a tracker told the trace of allocations (record --objects), it also knows where those were
-// that are gone; else what lived is all that has places.
+// A profile has the addresses of objects that lived when it was written, and only counts for the
+// others. If a tracker reported allocations to the trace (record --objects), the trace has the
+// addresses of freed objects, too. Else only the objects that lived have addresses.
 
 #pragma once
 
@@ -25,40 +25,43 @@ namespace tmprof {
 
 class ObjectProfiles {
  public:
-  // Reads the whole file: memory follows what lived when it was written. What comes before damage
-  // counts; `damage` is the reader's.
+  // Reads the whole file. Memory grows with the objects that lived when it was written. Everything
+  // before damage counts; `damage` is the reader's.
   Result<StreamEnd> Add(const std::filesystem::path& file);
-  // The same of all its parts in one.
+  // Adds all parts of a profile that were joined into one.
   void Add(std::string file, const ObjectsInfo& info, ObjectsPart all, const Symbolize& symbolize);
-  // Whether several are there of which one is a forked child's, that has its parent's counts, too.
+  // True if one of several profiles is a forked child's: it has its parent's counts, too.
   bool MayCountTwice() const;
   bool empty() const { return profiles_.empty(); }
 
-  // Refuses a profile of whose process the trace has nothing: of its PID while it was made. Of a
-  // trace that is damaged before it has one, that is unknown. Reads it until all are found.
+  // Refuses a profile if the trace has nothing of its process, which is the one with its PID while
+  // the profile was made. If the trace is damaged before the process appears, that is unknown, and
+  // nothing is refused. Reads the trace until all processes are found.
   Status RequireProcesses(const Trace& trace) const;
 
-  // The trace with what lived, and with variables, in its processes' allocations: of the process of
-  // the same PID while the profile was made. A trace that has allocations is as it is.
+  // Returns the trace with the profiles' live objects and variables among the allocations of its
+  // processes. A profile belongs to the process that had its PID while it was made. A trace that
+  // has allocations is returned unchanged.
   Trace Beside(const Trace& trace) const;
 
-  // Sets what the rows' objects were counted. Of a site, those that its allocations had; several
-  // rows that may be the same site have none. Those of processes that are not in its epochs do not
-  // count. Precondition: `objects` has all its rows.
+  // Sets the counts of the rows' objects. A row of a site has the counts of its allocations; rows
+  // that may be the same site have none. Processes outside of the trace's epochs do not count.
+  // Precondition: `objects` has all its rows.
   void Count(TracedObjects& objects) const;
 
-  // All that one stack of calls allocated.
+  // Everything that one stack of calls allocated.
   struct CountedSite {
-    std::uint32_t id = 0;                 // in its profile
+    std::uint32_t id = 0;                 // the profile's number of it
     std::span<const SourceFrame> frames;  // innermost first; empty: unknown
-    std::uint64_t accesses = 0;           // to what lives and to what was freed
+    std::uint64_t accesses = 0;           // to live and freed objects
   };
   struct CountedSites {
     std::string file;
     std::vector<CountedSite> sites;
     std::span<const LiveObject> live;  // by birth
   };
-  // Of each profile, as they were added; valid as long as these are.
+  // Returns the sites of each profile, in the order in which profiles were added. They are valid as
+  // long as this object is.
   std::vector<CountedSites> Sites() const;
 
  private:

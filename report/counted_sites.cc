@@ -20,8 +20,8 @@
 namespace tmprof {
 namespace {
 
-// Without what compilers and linkers append: " [clone .isra.0]", "@@GLIBC_2.34", of a name that is
-// not mangled ".constprop.0".
+// Returns the name without what compilers and linkers append: " [clone .isra.0]", "@@GLIBC_2.34",
+// and ".constprop.0" on a name that is not mangled.
 std::string_view Plain(std::string_view function) {
   function = function.substr(0, function.find(" [clone "));
   function = function.substr(0, function.find('@', 1));
@@ -31,10 +31,10 @@ std::string_view Plain(std::string_view function) {
   return function;
 }
 
-// Whether a compiler made a function of its own of a part of it, which the rest of it calls.
+// True if the compiler split this part off a function, which then calls it.
 bool IsPart(std::string_view function) { return function.find(".part.") != std::string_view::npos; }
 
-// Behind the bracket that closes the one at `at`.
+// Returns the position behind the bracket that closes the one at `at`.
 std::size_t BehindBracket(std::string_view text, std::size_t at) {
   int depth = 0;
   for (; at < text.size(); ++at) {
@@ -44,17 +44,18 @@ std::size_t BehindBracket(std::string_view text, std::size_t at) {
   return at;
 }
 
-// Of "void std::vector<int>::push_back(int const&)", "push_back".
+// The last part of a function's name: "push_back" of "void std::vector<int>::push_back(int
+// const&)".
 struct FunctionName {
-  std::string_view last;      // without arguments of templates
-  bool is_qualified = false;  // more is known of it: scope, parameters or a return type
+  std::string_view last;      // without template arguments
+  bool is_qualified = false;  // its scope, parameters or return type are known, too
 };
 
 FunctionName Parse(std::string_view name) {
   constexpr std::string_view kOperator = "operator";
   constexpr std::string_view kScope = "::";
   std::size_t begin = 0;
-  int depth = 0;  // of arguments of templates, and what lambdas are spelt by
+  int depth = 0;  // of template arguments and the brackets that spell lambdas
   std::size_t at = 0;
   while (at < name.size()) {
     const std::string_view rest = name.substr(at);
@@ -90,7 +91,7 @@ FunctionName Parse(std::string_view name) {
   return {.last = last.substr(0, last.find('<', 1)), .is_qualified = begin > 0 || at < name.size()};
 }
 
-// What compilers name as they like.
+// Compilers name lambdas as they like.
 bool HasLambda(std::string_view name) {
   return name.find("lambda") != std::string_view::npos || name.find("$_") != std::string_view::npos;
 }
@@ -100,24 +101,24 @@ bool IsOwnLibrary(const SourceFrame& frame) {
   return file == "libtmprof_allocations.so" || file == "libtmprof_objects.so";
 }
 
-// Calls by number: those that differ in nothing that is compared are one.
+// Numbers calls. Calls that agree in everything that is compared have one number.
 class Calls {
  public:
   struct Call {
     std::uint32_t last_name = 0;  // its number
     std::string name;
-    bool is_whole = false;  // names that differ are of different functions
+    bool is_whole = false;  // complete: different names are different functions
     std::string file;       // without folders
     int line = 0;           // 0: unknown
   };
 
   const Call& operator[](std::uint32_t number) const { return calls_[number]; }
 
-  // Innermost first. A recursion is one call, however deep; so are a part of a function and the
-  // rest.
+  // Returns the calls, innermost first. A recursion is one call, however deep. A split-off part and
+  // the rest of its function are one call, too.
   std::vector<std::uint32_t> StackOf(std::span<const SourceFrame> frames) {
     std::vector<std::uint32_t> stack;
-    std::string_view part;  // of this function is the call before
+    std::string_view part;  // function of which the call before is a split-off part
     for (const SourceFrame& frame : frames) {
       if (IsOwnLibrary(frame)) continue;
       const std::string_view name = Plain(frame.function);
@@ -158,7 +159,7 @@ class Calls {
 enum class Likeness : std::uint8_t {
   kNone,
   kFunctions,  // lines differ
-  kSomeLines,  // of some calls only one side knows the line
+  kSomeLines,  // only one side knows the line of some calls
   kLines,
 };
 
@@ -173,7 +174,7 @@ Likeness LikenessOf(const Calls::Call& a, const Calls::Call& b) {
 
 using Stack = std::vector<std::uint32_t>;
 
-// Of the part that both have.
+// Compares the calls that both stacks have.
 Likeness LikenessOf(const Calls& calls, const Stack& a, const Stack& b) {
   Likeness likeness = Likeness::kLines;
   for (std::size_t i = 0; i < std::min(a.size(), b.size()) && likeness != Likeness::kNone; ++i) {
@@ -182,12 +183,13 @@ Likeness LikenessOf(const Calls& calls, const Stack& a, const Stack& b) {
   return likeness;
 }
 
-// Stacks, to be found by those that begin as they do.
+// Stacks that are found by what they begin with.
 class Stacks {
  public:
   explicit Stacks(const Calls& calls) : calls_(calls) {}
 
-  // The number of those that are the same, from 0 on; unset: nothing of it can be compared.
+  // Returns the number of the stack, from 0 on; equal stacks share one. nullopt: the stack has
+  // nothing to compare.
   std::optional<std::size_t> Add(Stack stack) {
     if (stack.empty()) return std::nullopt;
     const auto [at, is_new] = numbers_.try_emplace(std::move(stack), stacks_.size());
@@ -201,7 +203,7 @@ class Stacks {
   const Stack& operator[](std::size_t number) const { return *stacks_[number]; }
   std::size_t size() const { return stacks_.size(); }
 
-  // The numbers of those that are at least so much like it.
+  // Returns the numbers of the stacks that are at least this much like it.
   std::vector<std::size_t> Like(const Stack& stack, Likeness least) const {
     std::vector<std::size_t> found;
     const auto add = [&](const std::vector<std::size_t>& numbers) {
@@ -237,12 +239,12 @@ class Stacks {
   std::map<std::vector<std::uint32_t>, std::vector<std::size_t>> by_names_;
 };
 
-// Whether all of it is in the other in the same order, by lines, as far as that leads: what the
-// other alone has are functions that ended in a jump to what they called last. One call says
-// nothing.
+// True if all calls of `stack` are in `other` in the same order, by lines, as far as both lead. The
+// further calls of `other` are functions that ended in a jump to what they called last. A single
+// call proves nothing.
 bool IsWithoutJumps(const Calls& calls, const Stack& stack, const Stack& other) {
   std::size_t found = 0;
-  bool is_last = false;  // of the other, the last call is in the stack
+  bool is_last = false;  // the last call of `other` is in `stack`
   for (const std::uint32_t call : other) {
     if (found == stack.size()) break;
     is_last = LikenessOf(calls[stack[found]], calls[call]) == Likeness::kLines;
@@ -251,11 +253,12 @@ bool IsWithoutJumps(const Calls& calls, const Stack& stack, const Stack& other) 
   return found > 1 && (found == stack.size() || is_last);
 }
 
-// Which places of the trace a stack of a profile may be.
+// The places of the trace that a stack of a profile may be.
 struct Match {
   std::set<std::uint32_t> places;
-  bool is_sure = false;             // that it is the one
-  std::set<std::uint32_t> unclear;  // without places, those that it may be: others are as like them
+  bool is_sure = false;  // it certainly is that place
+  // Places it may be if `places` is empty; other stacks are as much like them.
+  std::set<std::uint32_t> unclear;
 };
 
 class Matcher {
@@ -269,7 +272,7 @@ class Matcher {
     }
   }
 
-  // The number of its stack; unset: nothing of it can be compared.
+  // Returns the number of the stack. nullopt: it has nothing to compare.
   std::optional<std::size_t> Add(std::span<const SourceFrame> frames, std::uint64_t accesses) {
     const auto number = counted_.Add(calls_.StackOf(frames));
     accesses_.resize(counted_.size());
@@ -277,7 +280,7 @@ class Matcher {
     return number;
   }
 
-  // By number, when all are added.
+  // Returns the matches by number, after all stacks were added.
   std::vector<Match> Take() const {
     std::vector<Match> matches;
     for (std::size_t number = 0; number < counted_.size(); ++number) {
@@ -313,8 +316,8 @@ class Matcher {
     return match.is_sure ? match : Match{.unclear = std::move(match.places)};
   }
 
-  // Of stacks that are nowhere yet, each that is without its jumps at one place alone, where no
-  // other stack is.
+  // Matches stacks that have no place yet. Such a stack gets a place if it fits there, jumps aside,
+  // fits nowhere else, and no other stack is at that place.
   void FindThoseWithJumps(std::vector<Match>& matches) const {
     std::set<std::uint32_t> taken;
     for (const Match& match : matches) taken.insert(match.places.begin(), match.places.end());
@@ -357,7 +360,7 @@ class Matcher {
     return places;
   }
 
-  // Whether one stack alone of the profiles is so much like these.
+  // True if exactly one stack of the profiles is so much like each of these.
   bool AreOfOne(const std::vector<std::size_t>& traced, Likeness least) const {
     return std::ranges::all_of(traced, [&](std::size_t number) {
       return counted_.Like(traced_[number], least).size() == 1;
@@ -368,7 +371,7 @@ class Matcher {
   Stacks traced_{calls_};
   Stacks counted_{calls_};
   std::vector<std::set<std::uint32_t>> places_;  // of the trace's stacks
-  std::vector<std::uint64_t> accesses_;          // of the profiles'
+  std::vector<std::uint64_t> accesses_;          // of the profiles' stacks
 };
 
 Error NothingFound(const std::string& profile, std::uint64_t sites, const std::string& trace) {
@@ -429,7 +432,7 @@ Result<SiteCounts> CountSites(const ObjectProfiles& profiles, const std::vector<
   for (std::size_t number = 0; number < matches.size(); ++number) {
     const Match& match = matches[number];
     if (match.is_sure || matcher.accesses(number) == 0) continue;
-    // What another one is for sure, it is not.
+    // The site cannot be a place that certainly is another one's.
     const bool may_be_there =
         !match.places.empty() || std::ranges::any_of(match.unclear, [&](std::uint32_t place) {
           return !counts.by_place.contains(place);

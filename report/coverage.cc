@@ -22,7 +22,7 @@ struct Counts {
   PageCount most_looked_at;
   PageCount sampled_in_regions;
   bool by_regions = false;
-  bool samples_of_regions = false;  // that are of no known page of them
+  bool samples_of_regions = false;  // their pages within the regions are unknown
 
   void Add(const Evidence& evidence, PageCount span, bool truth_alone) {
     const bool referenced = evidence.references > 0;
@@ -43,7 +43,7 @@ struct Counts {
   }
 };
 
-// add(counts, evidence, span) for each record, with the counts of its target.
+// Calls add(counts, evidence, span) for each record, with the counts of its target.
 template <typename Add>
 void ForEachRecord(const EvidenceTable& table, Add add, std::map<TargetId, Counts>& by_target) {
   for (std::size_t i = 0; i < table.size(); ++i) {
@@ -51,7 +51,7 @@ void ForEachRecord(const EvidenceTable& table, Add add, std::map<TargetId, Count
   }
 }
 
-// add(all, evidence, span) once for each span of pages, with the evidence of all its mappers.
+// Calls add(all, evidence, span) once for each span of pages, with the evidence of all its mappers.
 template <typename Add>
 void ForEachPage(const EvidenceTable& table, const SharedPages& shared, Add add, Counts& all) {
   const PageSpans spans(table, shared);
@@ -105,7 +105,7 @@ Json SeenJson(const PagesSeen& seen) {
 
 Coverage CoverageOf(const WholeTrace& whole) {
   const bool references_known = whole.totals.Delivered(SourceRole::kReferences);
-  // Exact counts stand in the place of samples where there is nothing else to be compared.
+  // Exact counts take the place of samples if there is nothing else to compare.
   const bool truth_alone = whole.totals.Delivered(SourceRole::kTruth) && !references_known &&
                            !whole.totals.Delivered(SourceRole::kSamples);
   const bool samples_known = whole.totals.Delivered(SourceRole::kSamples) || truth_alone;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pages each kind of source detected (TMP, IPDPS 2021, Table IV).
+// Tells which pages each kind of source detected (TMP, IPDPS 2021, Table IV).
 
 #pragma once
 
@@ -13,9 +13,10 @@
 
 namespace tmprof {
 
-// Distinct base pages; a huge page counts as all of its pages. A kind of source that never
-// delivered leaves its own counts, and what depends on them, unknown, and so do accessed bits that
-// were looked at by regions: which pages of a region they were of is not known.
+// Distinct base pages; a huge page counts as all of its pages. Counts of a source that never
+// delivered are unknown, and so are all counts that depend on them. Counts from accessed bits are
+// unknown, too, if bits were looked at by regions: the pages of a region that the bits belonged to
+// are not known.
 struct PagesSeen {
   std::optional<PageCount> looked_at;   // an accessed bit was read, whatever it said
   std::optional<PageCount> references;  // a bit was found set
@@ -24,10 +25,11 @@ struct PagesSeen {
   std::optional<PageCount> samples_only;
   std::optional<PageCount> both;
   std::optional<PageCount> either;
-  // Of the spans in which anything was found, whatever it was of: as replays count. Of regions it
-  // is `either` or more.
+  // Pages of the spans in which anything was found, by any source, which is how replays count. With
+  // regions it is at least `either`.
   std::optional<PageCount> footprint;
-  // Of regions, where `looked_at` is unknown: all pages of which one or another was looked at.
+  // Set with regions, if `looked_at` is unknown: all pages of regions of which some page was looked
+  // at.
   std::optional<PageCount> most_looked_at;
 };
 
@@ -37,7 +39,7 @@ struct Coverage {
     PagesSeen seen;
   };
   TraceTotals totals;
-  std::vector<Row> rows;  // ascending by target, those without a page included
+  std::vector<Row> rows;  // ascending by target, including targets without a page
   PagesSeen all;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of rows that come one by one, those that a table shows: memory is bounded by them, however many
-// there are.
+// Keeps the rows that a table shows, out of rows that come one by one. Memory is bounded by the
+// rows kept, however many come.
 
 #pragma once
 
@@ -12,20 +12,20 @@
 
 namespace tmprof {
 
-// `Before` orders rows; of those that it finds alike, the one with the lower number comes first.
+// `Before` orders the rows. Of two equal rows the one with the lower number comes first.
 template <typename Row, typename Before>
 class FirstRows {
  public:
-  // `most` unset: all of them.
+  // `most` unset: all rows are kept.
   explicit FirstRows(std::optional<std::size_t> most, Before before = {})
       : most_(most), before_(std::move(before)) {}
 
-  // Numbers differ.
+  // Precondition: no two rows have the same number.
   void Add(Row row, std::size_t number) {
     ++all_;
     kept_.push_back({.row = std::move(row), .number = number});
     if (!most_) return;
-    std::ranges::push_heap(kept_, Order{before_});  // the last of them on top
+    std::ranges::push_heap(kept_, Order{before_});  // the last row of the order is on top
     if (kept_.size() <= *most_) return;
     std::ranges::pop_heap(kept_, Order{before_});
     kept_.pop_back();
@@ -33,7 +33,7 @@ class FirstRows {
 
   std::size_t all() const { return all_; }
 
-  // In order. Once.
+  // Returns the rows in order. Precondition: it is called once.
   std::vector<Row> Take() {
     std::ranges::sort(kept_, Order{before_});
     std::vector<Row> rows;

@@ -17,8 +17,8 @@
 namespace tmprof {
 namespace {
 
-// Length in bytes of the well-formed UTF-8 sequence at the front of `text`, or 0 (Unicode 15,
-// table 3-7).
+// Returns the length in bytes of the well-formed UTF-8 sequence at the front of `text`, or 0
+// (Unicode 15, table 3-7).
 std::size_t Utf8Length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
@@ -130,8 +130,8 @@ std::string Significant(double value) { return fmt::format("{:.4g}", value); }
 ColumnScale::ColumnScale(std::span<const double> values) {
   static constexpr std::array<std::string_view, 5> kPrefixes = {"", "thousand ", "million ",
                                                                 "billion ", "trillion "};
-  constexpr int kDigits = 4;        // of the largest
-  constexpr int kFewestDigits = 2;  // of the smallest
+  constexpr int kDigits = 4;        // of the largest value
+  constexpr int kFewestDigits = 2;  // of the smallest value
   constexpr int kMostDecimals = 6;
   double largest = 0;
   double smallest = std::numeric_limits<double>::infinity();  // above 0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How views spell values: for people, for JSON, for CSV.
+// Spells the values of views: for people, for JSON, for CSV.
 
 #pragma once
 
@@ -29,17 +29,18 @@ enum class Format : std::uint8_t { kText, kJson, kCsv };
 
 Result<Format> ParseFormat(std::string_view text);  // "text", "json", "csv"
 
-// Names come from the profiled processes, which can put anything into them: control characters
-// (C0, DEL, C1) and bytes that are not UTF-8 come out as \xNN, so that no terminal acts on them.
+// Makes names printable. They come from the profiled processes, which can put anything into them.
+// Control characters (C0, DEL, C1) and bytes that are not UTF-8 become \xNN, so that no terminal
+// acts on them.
 std::string Printable(std::string_view text);
 
-// One CSV field as of RFC 4180: quoted when it holds a comma, a quote or a line break. Other
+// Returns one CSV field by RFC 4180: quoted if it holds a comma, a quote or a line break. Other
 // control characters are made printable.
 std::string CsvField(std::string_view text);
 std::string CsvLine(
-    const std::vector<std::string>& fields);  // ends with LF, as awk and cut read it
+    const std::vector<std::string>& fields);  // ends with LF, which awk and cut expect
 
-// Bytes that are not UTF-8 become U+FFFD. Ends with a line feed.
+// Replaces bytes that are not UTF-8 by U+FFFD. The text ends with a line feed.
 std::string JsonText(const Json& json);
 
 template <typename T>
@@ -57,7 +58,7 @@ class ColumnScale {
  public:
   // Whole numbers below a thousand stay whole.
   explicit ColumnScale(std::span<const double> values);
-  // "million accesses", of "accesses".
+  // Returns "million accesses" for "accesses".
   std::string Title(std::string_view unit) const;
   std::string operator()(double value) const;
 
@@ -70,7 +71,7 @@ class ColumnScale {
 std::string Exact(double value);           // shortest text that reads back as the same double
 std::string Grouped(std::uint64_t value);  // "1 234 567"
 
-// Spellings of counts, of pages or of anything else, for OrUnknown() and OrEmpty().
+// Spell counts, of pages or of anything else, for OrUnknown() and OrEmpty().
 inline constexpr auto kPlain = [](const auto& count) {
   if constexpr (requires { count.value(); })
     return fmt::format("{}", count.value());
@@ -95,15 +96,15 @@ std::string OrEmpty(const std::optional<T>& value, Spell spell) {
 
 // "2026-01-01T00:00:00Z"
 std::string WallTime(std::chrono::system_clock::time_point time);
-// A line of a list of facts.
+// Returns a line of a list of facts.
 std::string TitledLine(std::string_view title, std::string_view text);
 std::string SettingsText(const std::vector<Setting>& settings);
 Json DamageJson(const StreamEnd& end);
-// Adds to a view what its reader must know of the file: `finished` (null: unknown), `damage` (null:
-// none), both after the other keys, and `lost_epochs` where that is known.
+// Adds what the reader of a view must know of the file: `finished` (null: unknown) and `damage`
+// (null: none) after the other keys, and `lost_epochs` if that is known.
 Json WithEnd(Json view, const StreamEnd& end, std::optional<std::uint64_t> lost_epochs = {});
 
-// "heap", "file /usr/lib/libc.so.6"; one word for the kind, then the path where there is one.
+// Returns one word for the kind, then the path if there is one: "heap", "file /usr/lib/libc.so.6".
 std::string Describe(const Mapping& mapping);
 
 // Columns as wide as their widest cell, two spaces apart, no trailing blanks.

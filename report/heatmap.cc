@@ -28,8 +28,8 @@ RowRange RowsOf(const EvidenceTable& table, TargetId target) {
           .end = static_cast<std::size_t>(rows.end() - table.key.begin())};
 }
 
-// The target with the highest score, or the most pages where nothing has a score; ties to the
-// first registered.
+// Returns the target with the highest score, or with the most pages if nothing has a score. Of
+// equal targets the first registered wins.
 std::optional<TargetId> HottestTarget(const EvidenceTable& table, const Scores& scores,
                                       const TraceTotals& totals, std::optional<Pid> pid) {
   struct Heat {
@@ -61,10 +61,10 @@ class TimeAxis {
 
   struct Part {
     std::size_t column;
-    double share;  // of the epoch
+    double share;  // part of the epoch
   };
-  // Ascending. Slivers are left out: epochs begin some ms early or late, and what was looked at in
-  // one of them was not looked at in the column beside it.
+  // Returns the parts in ascending order. Slivers are left out. Epochs begin some ms early or late,
+  // and pages looked at in one of them were not looked at in the neighbouring column.
   std::vector<Part> PartsOf(const EpochProfile& epoch) const {
     constexpr double kSliver = 0.05;
     std::vector<Part> parts;
@@ -109,7 +109,8 @@ class CellSums {
     }
   }
 
-  // Sums of a step's rows hold in all its epochs, but for the epochs' share of them.
+  // Sums over a step's rows are valid in all epochs of the step; only their share in a column
+  // differs.
   void AddEstimated(const EpochProfile& epoch, const EpochEstimates& estimates) {
     const auto rows = std::ranges::lower_bound(estimates.targets(), map_.target->id, {},
                                                &EpochEstimates::TargetRows::target);
@@ -152,21 +153,21 @@ class CellSums {
 
  private:
   struct Cell {
-    double score = 0;  // of pages that were looked at, or are estimated
+    double score = 0;  // of pages that were looked at, or that are estimated
     double page_seconds = 0;
-    double variance = 0;  // of that score
+    double variance = 0;  // of `score`
     double sampled_score = 0;
     double samples = 0;
   };
   // A row of the map in a step.
   struct EstimatedRow {
     double score = 0;
-    double pages = 0;  // with a score
+    double pages = 0;  // pages with a score
     double variance = 0;
   };
   static constexpr double kFewestSamples = 4;
 
-  // The share of the epoch in which samples, or exact counts, could have arrived.
+  // Returns the share of the epoch in which samples, or exact counts, could have arrived.
   double DeliveredShare(const EpochProfile& epoch) const {
     if (*map_.options.by == RankSource::kReferences) return 0;
     const SourceRole role = IsExact(*map_.options.by) ? SourceRole::kTruth : SourceRole::kSamples;
@@ -217,7 +218,7 @@ class CellSums {
             });
   }
 
-  // visit(row of the table, row of the map, how many pages of the one lie in the other).
+  // Calls visit(row of the table, row of the map, pages of the first that lie in the second).
   template <typename Visit>
   void EachRow(const EvidenceTable& table, RowRange rows, Visit visit) const {
     const std::uint64_t row_pages = map_.addresses.row_pages.value();
@@ -304,7 +305,7 @@ std::string TimeAxisText(const Heatmap& heatmap, std::size_t width) {
          "\n";
 }
 
-// A result of regions in any epoch.
+// True if regions were looked at in any epoch.
 bool ByRegions(const TraceTotals& totals) {
   return std::ranges::any_of(totals.sources, [](const SourceTotal& source) {
     return source.role == SourceRole::kReferences && source.Detail("regions").value_or(0) > 0;
@@ -376,7 +377,7 @@ Result<Heatmap> MakeHeatmap(const Trace& trace, const HeatmapOptions& options) {
   const bool estimated = !options.raw && IsEstimated(options.model, by);
   if (heatmap.addresses.rows == 0) return heatmap;
 
-  // Epochs of equal length are whole columns, and several of them one where they are too many.
+  // Epochs of equal length are whole columns. If they are too many, several of them are one.
   const TraceTotals& totals = heatmap.totals;
   const auto epochs = static_cast<std::uint64_t>(std::max(
       1.0, std::round(Seconds(totals.duration()) / std::max(Seconds(totals.short_epoch), 1e-9))));

@@ -22,7 +22,7 @@ namespace tmprof {
 
 enum class HeatmapStyle {
   kHottest,  // the addresses that hold the heat; bright is hot
-  kWhole,    // all that was observed, without the largest gaps; dark is hot (Daptrace)
+  kWhole,    // all observed addresses, without the largest gaps; dark is hot (Daptrace)
 };
 std::string_view Name(HeatmapStyle style);
 Result<HeatmapStyle> ParseHeatmapStyle(std::string_view name);
@@ -33,34 +33,35 @@ struct HeatmapOptions {
   std::optional<RankSource> by;  // one kind of evidence instead of the weight
   EpochRange epochs;
   std::optional<Pid> pid;             // unset: the target with the highest score
-  std::optional<VpnRange> addresses;  // unset: by style
-  std::optional<HeatmapStyle> style;  // unset: kWhole where accessed bits were looked at by regions
-  std::size_t max_columns = 240;      // > 0
-  std::size_t max_rows = 200;         // > 0
-  bool raw = false;  // only what was observed in the time of a cell, by this time alone
+  std::optional<VpnRange> addresses;  // unset: chosen by the style
+  // unset: kWhole if accessed bits were looked at by regions, else kHottest.
+  std::optional<HeatmapStyle> style;
+  std::size_t max_columns = 240;  // > 0
+  std::size_t max_rows = 200;     // > 0
+  bool raw = false;               // a cell uses only what was observed in its own time
 };
 
-// A cell's value is a score per base page and second. Its value by the rate model is the
-// mean of the estimates of the cell's pages (rank/epoch_estimates.h), whether they were looked at
-// then or not, and unknown where no page has one. With `raw`, and by counts, it is:
-// - by references, and by combined where accessed bits were read in the cell: the mean over the
-//   pages whose bits were read. How much of the cell was read therefore does not matter;
-// - by samples and by truth: the cell's score over all of its pages while the sampler was on;
-// - by combined where no bit was read: as by samples, if the cell has at least four of them (the
-//   relative error of a count n is 1/sqrt(n)).
-// Else it is unknown, which is not 0.
+// A cell's value is a score per base page and second. By the rate model it is the mean of the
+// estimates of the cell's pages (rank/epoch_estimates.h), even of pages that were not looked at
+// then. It is unknown if no page has an estimate. With `raw`, and by counts, the value is:
+// - by references, and by combined if accessed bits were read in the cell: the mean over the pages
+// whose bits were read. The part of the cell that was read therefore does not matter.
+// - by samples and by truth: the cell's score over all of its pages while the sampler was on.
+// - by combined if no bit was read: the value by samples, provided that the cell has at least four
+// of them (the relative error of a count n is 1/sqrt(n)).
+// Else the value is unknown, which is not 0.
 struct Heatmap {
   TraceTotals totals;
   HeatmapOptions options;
   HeatmapStyle style = HeatmapStyle::kHottest;
   std::optional<TargetTotal> target;  // unset: no target has a page
   AddressAxis addresses;              // rows
-  std::size_t columns = 0;            // each equally long
+  std::size_t columns = 0;            // all equally long
   std::chrono::nanoseconds start{0};  // of the first column, since the start of the trace
   std::chrono::nanoseconds column_length{0};
   std::vector<std::optional<double>> cells;  // row-major; row 0 holds the lowest addresses
-  // Standard deviation of each value, relative to it, as if spans erred independently of each
-  // other; empty: nothing is estimated.
+  // Standard deviation of each value, relative to it. Spans are taken to err independently of each
+  // other. Empty: no value is estimated.
   std::vector<double> relative_sd;
 
   std::optional<double> At(std::size_t row, std::size_t column) const {
@@ -69,7 +70,8 @@ struct Heatmap {
   double RelativeSdAt(std::size_t row, std::size_t column) const {
     return relative_sd.empty() ? 0 : relative_sd[row * columns + column];
   }
-  // A cell above is drawn as little known: the value may as well be half or twice as much.
+  // From this value of `relative_sd` on a cell is drawn as little known: the true value may be half
+  // or twice as much.
   static constexpr double kVague = 1;
   std::string Unit() const;
   std::string Title() const;
@@ -78,13 +80,13 @@ struct Heatmap {
 // Reads the trace twice: for the axes, then for the cells.
 Result<Heatmap> MakeHeatmap(const Trace& trace, const HeatmapOptions& options);
 
-// One character per row of addresses; a column of time takes as many characters as fit the width.
+// Draws one line per row of addresses. A column of time takes as many characters as fit the width.
 std::string HeatmapText(const Heatmap& heatmap, std::size_t width_columns);
 std::string HeatmapJson(const Heatmap& heatmap);
 std::string HeatmapCsv(const Heatmap& heatmap);          // one line per cell
 Result<std::string> HeatmapPng(const Heatmap& heatmap);  // the bytes of a PNG file
 
-// Room that HeatmapText() leaves for columns of time.
+// Returns the room that HeatmapText() leaves for columns of time.
 std::size_t HeatmapTextColumns(std::size_t width_columns);
 
 }  // namespace tmprof

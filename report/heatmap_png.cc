@@ -26,7 +26,7 @@ constexpr double kCut = 16;       // height of a cut's band
 constexpr double kTickRoom = 34;  // between address ticks
 using enum Canvas::Across;
 
-// Of the style's: bright on black, or dark on the paper.
+// Bright on black, or dark on the paper, by the style.
 Colour ColourOf(const Heatmap& heatmap, double position) {
   return heatmap.style == HeatmapStyle::kWhole ? DarkColour(position) : HeatColour(position);
 }
@@ -34,14 +34,14 @@ Colour ZeroColour(const Heatmap& heatmap) {
   return heatmap.style == HeatmapStyle::kWhole ? kPaper : Colour{};
 }
 
-// The opacity of a cell over the hatch of unknown cells: half at an error of +-100 %, and never so
-// little that the cell looks unknown.
+// Returns the opacity of a cell over the hatch of unknown cells. It is half at an error of +-100 %,
+// and never so little that the cell looks unknown.
 double Opacity(double relative_sd) {
   constexpr double kLeast = 0.2;
   return std::max(kLeast, 1 / (1 + relative_sd * relative_sd));
 }
 
-// Where the segments lie in the plot, lowest addresses at the bottom.
+// Places the segments in the plot, lowest addresses at the bottom.
 class Layout {
  public:
   explicit Layout(const Heatmap& heatmap) : heatmap_(heatmap) {
@@ -98,7 +98,7 @@ void DrawCells(Canvas& canvas, const Heatmap& heatmap, const Layout& layout,
   }
 }
 
-// A white band with two wavy edges, and what was left out.
+// Draws a white band with two wavy edges and the size of the gap.
 void DrawCut(Canvas& canvas, double bottom, PageCount gap) {
   const Box band{.left = kPlot.left, .top = bottom - kCut, .width = kPlot.width, .height = kCut};
   canvas.Fill({.left = band.left - 10, .top = band.top, .width = band.width + 20, .height = kCut},
@@ -119,7 +119,7 @@ void DrawCut(Canvas& canvas, double bottom, PageCount gap) {
 }
 
 void DrawAddresses(Canvas& canvas, const Heatmap& heatmap, const Layout& layout) {
-  // Ticks at powers of two, for sizes are spoken of so.
+  // Ticks are at powers of two, because people give sizes in these.
   const double least_pages = layout.PagesPerPixel() * kTickRoom;
   const PageCount step(
       static_cast<std::uint64_t>(std::exp2(std::max(0.0, std::ceil(std::log2(least_pages))))));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How hit rates are spelt.
+// Spells hit rates.
 
 #pragma once
 
@@ -24,7 +24,7 @@ std::string CacheIsRefuted(std::uint64_t llc_bytes);
 // Returns the line that says what the hit rates take unknown pages for; "" if there are none.
 std::string NoteOfUnknown(const HitRates& rates);
 
-// Its value, interval, and `told`, which is false if too little was seen to tell the value.
+// Has the value, the interval, and `told`, which is false if too little was seen to tell the value.
 Json HitRateJson(const std::optional<HitRate>& rate);
 
 }  // namespace tmprof

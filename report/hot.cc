@@ -20,7 +20,7 @@ namespace tmprof {
 namespace {
 
 // Gives each row the mapping and the object that held it in the latest epoch that has one. An epoch
-// copies only what is new in it.
+// lists only what is new in it.
 class Holders : public ObjectMap::Visitor {
  public:
   explicit Holders(HotList& list) : list_(list), site_of_(list.rows.size()) {
@@ -50,7 +50,7 @@ class Holders : public ObjectMap::Visitor {
     }
   }
 
-  // After all epochs.
+  // Precondition: all epochs were seen.
   void NameSites() {
     for (std::size_t i = 0; i < site_of_.size(); ++i) {
       if (!list_.rows[i].object) continue;
@@ -80,7 +80,7 @@ class Holders : public ObjectMap::Visitor {
   std::map<std::uint32_t, ObjectSite> sites_;
 };
 
-// Where the pages are of which objects that have an address had a part.
+// Finds the pages in which objects that have an address had a part.
 class PagesOfObject : public ObjectMap::Visitor {
  public:
   PagesOfObject(const TraceTotals& totals, const HotOptions& options)
@@ -120,7 +120,7 @@ class PagesOfObject : public ObjectMap::Visitor {
 };
 
 Status FindPages(const Trace& trace, PagesOfObject& pages, const HotOptions& options) {
-  // What has the address in the epochs that are chosen may be older.
+  // The object at the address in the chosen epochs may be older.
   const EpochRange until{.first = 0, .end = options.epochs.end};
   const Result<StreamEnd> end =
       ReadEpochs(trace, until, [&](const EpochProfile& epoch) { pages.See(epoch); });
@@ -134,7 +134,7 @@ Status FindPages(const Trace& trace, PagesOfObject& pages, const HotOptions& opt
 
 Status FindHolders(const Trace& trace, HotList& list) {
   Holders holders(list);
-  // What holds a page in the epochs that are chosen may be older.
+  // The holder of a page in the chosen epochs may be older.
   const EpochRange until{.first = 0, .end = list.options.epochs.end};
   const Result<StreamEnd> end =
       ReadEpochs(trace, until, [&](const EpochProfile& epoch) { holders.See(epoch); });
@@ -184,14 +184,14 @@ std::optional<double> SamplesSum(const HotList::Row& row) {
   return *row.load_samples + *row.store_samples;
 }
 
-// A process may map a span several times.
+// Counts processes, because a process may map a span several times.
 std::size_t ProcessesOf(const HotList::Row& row) {
   std::set<TargetId> processes{row.target.id};
   for (const HotList::Mapper& mapper : row.mappers) processes.insert(mapper.target.id);
   return processes.size();
 }
 
-// "12", of a span that three more processes map "12 +3".
+// Returns "12", or "12 +3" for a span that three more processes map.
 std::string PidText(const HotList::Row& row) {
   const std::size_t others = ProcessesOf(row) - 1;
   return others == 0 ? fmt::format("{}", row.target.pid.value())

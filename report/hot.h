@@ -30,7 +30,8 @@ struct HotOptions {
   EpochRange epochs;
   std::optional<Pid> pid;                 // unset: every target
   std::optional<std::size_t> limit = 20;  // unset: every span with a score
-  // Only spans of which objects that had this address in these epochs had a part then.
+  // If set: only spans in which an object that had this address in these epochs had a part at that
+  // time.
   std::optional<std::uint64_t> object = std::nullopt;
 };
 
@@ -49,42 +50,43 @@ struct HotList {
   struct Mapper {
     TargetTotal target;
     Vpn start;
-    double score = 0;  // the process's part of the row's
+    double score = 0;  // the process's part of the row's score
   };
   // Counts and scores of a shared span are those of all its mappers.
   struct Row {
     std::size_t rank = 0;  // from 1
-    TargetTotal target;    // of a shared span the mapper with the highest score
+    TargetTotal target;    // of a shared span: the mapper with the highest score
     Vpn start;
     PageCount span{1};
     std::vector<Mapper> mappers;         // highest score first; empty unless several were observed
-    std::optional<double> references;    // unknown where no accessed bit was read
-    std::optional<double> load_samples;  // unknown where no sampler was on in the whole trace
+    std::optional<double> references;    // unknown if no accessed bit was read
+    std::optional<double> load_samples;  // unknown if no sampler was on in the whole trace
     std::optional<double> store_samples;
     double score = 0;                 // of the whole span
     double relative_sd = 0;           // standard deviation of the score, relative to it
     Interval interval;                // of the score
-    std::optional<Mapping> mapping;   // that held the span when it was last seen
-    std::optional<HotObject> object;  // that had most of it then; unset: unknown
+    std::optional<Mapping> mapping;   // it held the span when that was last seen
+    std::optional<HotObject> object;  // it had most of the span then; unset: unknown
   };
   TraceTotals totals;
   HotOptions options;
-  bool has_objects = false;  // somebody told of allocations
+  bool has_objects = false;  // the trace has allocations
   std::vector<Row> rows;
-  std::size_t spans = 0;              // with a score, shown or not; a shared one is one
-  PageCount pages;                    // of those
-  double total_score = 0;             // of those
-  std::optional<double> shown_share;  // of the total score; unknown when that is 0
+  std::size_t spans = 0;              // spans with a score, shown or not; a shared span is one
+  PageCount pages;                    // of those spans
+  double total_score = 0;             // of those spans
+  std::optional<double> shown_share;  // of the total score; unset: that is 0
 };
 
-// The hot list and its sums are made from these: the rows that have a score and are asked for.
+// The hot list and its sums are made of these rows: those that have a score and that the options
+// choose.
 struct ScoredRows {
   WholeTrace whole;
   Estimates estimates;
   HotOptions options;             // with `by` set
-  std::vector<std::size_t> rows;  // of the ranker's table, ascending
+  std::vector<std::size_t> rows;  // rows of the ranker's table, ascending
   PageSpans page_spans;
-  std::vector<std::size_t> spans{};  // of page_spans, of those rows
+  std::vector<std::size_t> spans{};  // those of page_spans that have such a row
   double total_score = 0;
   PageCount pages;  // of the spans
 
@@ -93,13 +95,13 @@ struct ScoredRows {
   PageCount Span(std::size_t row) const { return PageCount(table().span_pages[row]); }
   PageCount PagesOf(std::size_t span) const { return page_spans.PagesOf(table(), span); }
   bool IsShared(std::size_t span) const { return span >= table().size(); }
-  // The relative deviation of a row's score as a part of the sum over a span.
+  // Returns the relative deviation of a row's score within the sum over a span.
   double RelativeSdWithin(std::size_t span, std::size_t row) const {
     const bool is_all = IsShared(span) && !options.pid && !options.object;
     const bool has_pages = !estimates.relative_sd_of_page.empty();
     return is_all && has_pages ? estimates.relative_sd_of_page[row] : estimates.relative_sd[row];
   }
-  // visit(row, part of its score, where its process maps the span), of each row asked for that
+  // Calls visit(row, part of its score, start of the span in its process) for each chosen row that
   // holds the span.
   template <typename Visit>
   void ForEachRow(std::size_t span, Visit visit) const {
@@ -109,8 +111,8 @@ struct ScoredRows {
   }
 };
 
-// Sums up scores with their errors: estimated rates share a fitted distribution and a limit, so
-// that their errors do not average out. Plain counts do.
+// Sums up scores with their errors. Errors of estimated rates do not average out, because the rates
+// share a fitted distribution and a limit. Errors of plain counts do.
 class ScoreSum {
  public:
   explicit ScoreSum(const HotOptions& options)
@@ -133,10 +135,9 @@ class ScoreSum {
 
 Result<ScoredRows> ScoreRows(const Trace& trace, const HotOptions& options);
 
-// Order: the lower end of the score's interval per base page descending, then ascending key, of a
-// shared page that of its first mapper. Reads
-// the trace twice, of an object once more. Refuses an address that nothing had of which the trace
-// tells.
+// Rows are ordered by the lower end of the score's interval per base page, descending, then by
+// ascending key; the key of a shared page is that of its first mapper. Reads the trace twice, and
+// once more if `object` is set. Refuses an `object` address at which the trace knows no object.
 Result<HotList> MakeHotList(const Trace& trace, const HotOptions& options);
 
 std::string HotText(const HotList& list);

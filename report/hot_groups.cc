@@ -32,7 +32,7 @@ struct GroupKey {
   auto operator<=>(const GroupKey&) const = default;
 };
 
-// Finds the group of each row: that of the latest epoch which tells one.
+// Finds the group of each row, as the latest epoch that tells one has it.
 class GroupsOfRows : public ObjectMap::Visitor {
  public:
   GroupsOfRows(const ScoredRows& scored, HotGroup group)
@@ -69,7 +69,7 @@ class GroupsOfRows : public ObjectMap::Visitor {
   }
 
   const std::vector<std::size_t>& group_of() const { return group_of_; }
-  // Returns them by their number.
+  // Returns the keys by their number.
   std::vector<GroupKey> Keys() const {
     std::vector<GroupKey> keys(numbers_.size());
     for (const auto& [key, number] : numbers_) keys[number] = key;
@@ -188,7 +188,7 @@ Result<HotGroups> MakeHotGroups(const Trace& trace, const HotOptions& options, H
   }
   std::vector<ScoreSum> sums(groups.rows.size(), ScoreSum(groups.options));
   std::vector<std::size_t> of_span;
-  std::size_t at = 0;  // of the rows of unshared pages, which ascend
+  std::size_t at = 0;  // index in the rows of unshared pages, which ascend
   for (const std::size_t span : scored->spans) {
     of_span.clear();
     scored->ForEachRow(span, [&](std::size_t row, double part, Vpn) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scores of the hot list, summed up: which mapping, process, object or file is hot.
+// Sums up the scores of the hot list and tells which mapping, process, object or file is hot.
 
 #pragma once
 
@@ -24,27 +24,28 @@ Result<HotGroup> ParseHotGroup(std::string_view text);
 
 struct HotGroups {
   struct Row {
-    std::optional<TargetTotal> target;   // unset: of several, or of unknown memory
+    std::optional<TargetTotal> target;   // unset: several targets, or unknown memory
     std::optional<std::uint64_t> start;  // address of a mapping or an object
     std::string what;                    // "file /usr/lib/libc.so.6"; empty: unknown
     std::uint64_t spans = 0;             // with a score
-    PageCount pages;                     // of those
+    PageCount pages;                     // of those spans
     double score = 0;
-    double relative_sd = 0;  // of plain counts; by rates, as if all pages erred the same way
+    double relative_sd = 0;  // of plain counts; by rates, all pages are taken to err together
     Interval interval;
     double share = 0;  // of the total score
   };
   TraceTotals totals;
-  HotOptions options;  // `limit` is of the rows here
+  HotOptions options;  // `limit` limits the rows here
   HotGroup group = HotGroup::kMapping;
-  std::vector<Row> rows;   // by the lower end of the interval, descending, then as they were found
+  std::vector<Row> rows;   // by the lower end of the interval, descending, then in the order found
   std::size_t groups = 0;  // shown or not
   std::size_t spans = 0;
   PageCount pages;
   double total_score = 0;
 };
 
-// The totals are those of MakeHotList(). A page belongs to what held it when it was last seen.
+// The totals are those of MakeHotList(). A page belongs to the group that held it when the page was
+// last seen.
 Result<HotGroups> MakeHotGroups(const Trace& trace, const HotOptions& options, HotGroup group);
 
 std::string HotGroupsText(const HotGroups& groups);

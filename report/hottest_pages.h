@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shares of a whole trace's scores that the hottest pages hold.
+// Computes the shares of a whole trace's scores that the hottest pages hold.
 
 #pragma once
 
@@ -18,11 +18,12 @@ namespace tmprof {
 // Pages of a trace, each once, as spans.
 class DistinctPages {
  public:
-  // The pages of rows that `counts` holds for. Precondition: the trace outlives them.
+  // Takes the pages of those rows for which `counts` is true. Precondition: the trace outlives this
+  // object.
   DistinctPages(const WholeTrace& whole, bool (*counts)(const Evidence& evidence));
 
   PageCount size() const;
-  // Returns how many pages count of each span.
+  // Returns by span how many of its pages count.
   const std::vector<double>& pages() const { return pages_; }
   // Turns scores by row into scores by span.
   Scores Sum(const Scores& by_row) const;
@@ -50,7 +51,7 @@ class HottestPages {
     double pages = 0;
     double score = 0;
   };
-  std::vector<Span> spans_;  // the hottest first
+  std::vector<Span> spans_;  // hottest first
   double total_score_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far an estimate may be off.
+// Tells how far an estimate may be off.
 
 #pragma once
 
@@ -16,7 +16,7 @@ struct Interval {
 // Returns the interval of a log-normal distribution with this mean and relative standard deviation:
 // an estimate of a rate is never negative, however uncertain it is.
 inline Interval IntervalOf(double mean, double relative_sd) {
-  constexpr double kDeviations = 1.6449;  // 5 % of a normal distribution lie beyond
+  constexpr double kDeviations = 1.6449;  // 5 % of a normal distribution lie beyond it
   if (!(mean > 0)) return {};
   const double variance = std::log1p(relative_sd * relative_sd);
   const double middle = std::log(mean) - variance / 2;

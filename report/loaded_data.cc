@@ -17,7 +17,7 @@
 namespace tmprof {
 namespace {
 
-// Where less has no symbol, alignment has left it: caches' lines are as long.
+// Smaller gaps between symbols are left by alignment: a cache line has this length.
 constexpr std::uint64_t kLeastGapBytes = 64;
 
 struct Section {
@@ -28,7 +28,7 @@ struct Section {
 
 std::uint64_t PageStart(std::uint64_t address) { return address & ~(kBasePageBytes - 1); }
 
-// What a linker, a compiler or a C library keeps to itself begins with underscores.
+// Counts leading underscores: internal names of linkers, compilers and C libraries begin with them.
 std::size_t Underscores(std::string_view name) {
   return std::min(name.find_first_not_of('_'), name.size());
 }
@@ -55,7 +55,7 @@ std::vector<ElfData::Segment> SegmentsOf(Elf* elf) {
   return segments;
 }
 
-// Those of data, ascending; where the file has no sections, segments.
+// Returns the sections of data, ascending; segments if the file has no sections.
 std::vector<Section> SectionsOf(Elf* elf, const std::vector<ElfData::Segment>& segments) {
   std::vector<Section> sections;
   std::size_t names = 0;
@@ -64,7 +64,7 @@ std::vector<Section> SectionsOf(Elf* elf, const std::vector<ElfData::Segment>& s
       GElf_Shdr header;
       if (::gelf_getshdr(scn, &header) == nullptr || header.sh_size == 0) continue;
       if ((header.sh_flags & SHF_ALLOC) == 0 || (header.sh_flags & SHF_EXECINSTR) != 0) continue;
-      // Each thread has its own, elsewhere.
+      // Each thread has its own copy elsewhere.
       if ((header.sh_flags & SHF_TLS) != 0) continue;
       const char* name = ::elf_strptr(elf, names, header.sh_name);
       sections.push_back({.name = name != nullptr ? name : "",
@@ -101,7 +101,7 @@ std::vector<FileDatum> SymbolsOf(Dwfl_Module* module,
     const auto segment = std::ranges::find_if(segments, holds);
     if (segment == segments.end()) continue;
     const std::string_view all = name;
-    found.push_back({.name = std::string(all.substr(0, all.find('@'))),  // without a version
+    found.push_back({.name = std::string(all.substr(0, all.find('@'))),  // without its version
                      .start = address,
                      .bytes = std::min<std::uint64_t>(symbol.st_size, segment->end - address)});
   }
@@ -119,7 +119,7 @@ std::vector<FileDatum> SymbolsOf(Dwfl_Module* module,
   return disjoint;
 }
 
-// With the parts of sections between.
+// Returns the variables, and the parts of sections between them.
 std::vector<FileDatum> Filled(std::vector<FileDatum> variables,
                               const std::vector<Section>& sections) {
   std::vector<FileDatum> gaps;
@@ -146,9 +146,9 @@ std::vector<FileDatum> Filled(std::vector<FileDatum> variables,
   return all;
 }
 
-// The bias of a file that the dynamic linker or the kernel has mapped from there on; nothing: it is
-// mapped otherwise, as whoever reads files does. What is protected unlike what lies before it has a
-// mapping of its own.
+// Returns the bias of a file that the dynamic linker or the kernel has mapped from this address on.
+// nullopt: it is mapped in another way, for instance by a program that reads it. Memory has a
+// mapping of its own if its protection differs from that of the memory before it.
 std::optional<std::uint64_t> BiasAt(const ElfData& file, std::span<const Mapping* const> parts) {
   if (file.segments.empty()) return std::nullopt;
   const std::uint64_t start = parts.front()->range.start.value() * kBasePageBytes;
@@ -203,7 +203,7 @@ std::shared_ptr<const ElfData> LoadedData::FileAt(const std::string& path) {
   const FileKey key{path, status.st_dev, status.st_ino, status.st_mtim.tv_sec};
   const auto [file, is_new] = files_.try_emplace(key);
   if (is_new) {
-    // What is no such file is mapped as data, too.
+    // A file that is not ELF may be mapped as data, too.
     if (Result<ElfData> read = ReadElfData(path)) {
       file->second = std::make_shared<const ElfData>(*std::move(read));
     }
@@ -254,7 +254,7 @@ std::vector<LoadedData::Change> LoadedData::See(TargetId target, std::span<const
   std::vector<Change> changes;
   Modules& modules = targets_[target];
   for (auto& [key, module] : modules) module.is_there = false;
-  // With what follows, where a file's zeros may be.
+  // A file's mappings, with the mapping behind them: that may hold the file's zeros.
   std::map<std::string_view, std::vector<const Mapping*>> files;
   std::map<std::string_view, bool> was_accessed;
   for (std::size_t i = 0; i < mappings.size(); ++i) {

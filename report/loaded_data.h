@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies on a process's accessed pages of the program and the libraries that it has loaded, by
-// the symbols and sections of their files.
+// Finds the data on a process's accessed pages of its program and libraries, by the symbols and
+// sections of their files.
 
 #pragma once
 
@@ -34,20 +34,22 @@ struct FileDatum {
 struct ElfData {
   struct Segment {
     std::uint64_t start = 0;     // in the symbol table's addresses
-    std::uint64_t file_end = 0;  // from here on there are zeros, of no file
+    std::uint64_t file_end = 0;  // the file ends here; zeros follow
     std::uint64_t end = 0;
     std::uint32_t flags = 0;  // PF_R, PF_W, PF_X
   };
-  std::vector<Segment> segments;  // that are loaded; ascending
-  // Ascending, disjoint. Of several symbols of one place, the one that looks least internal; of one
-  // within another, the other. Between them are the sections, but for gaps as alignment leaves.
+  std::vector<Segment> segments;  // the loaded ones, ascending
+  // Ascending and disjoint. Of several symbols at one place it has the least internal one, and of
+  // nested symbols the outer one. Sections fill the space between symbols, except for gaps that
+  // alignment leaves.
   std::vector<FileDatum> data;
 };
 
-// Symbols may be in a file of their own, .build-id/XX/YYYY.debug in the folder, an absolute path.
+// Symbols may be in a separate file, .build-id/XX/YYYY.debug in `debug_folder`, which is an
+// absolute path.
 Result<ElfData> ReadElfData(const std::string& path, std::string debug_folder = "/usr/lib/debug");
 
-// Of a recording.
+// The data of all targets of a recording.
 class LoadedData {
  public:
   struct Change {
@@ -56,11 +58,11 @@ class LoadedData {
     FileDatum datum;
     std::string file;
   };
-  // What lies on these pages and was not told of the target before, and of what was told that whose
-  // file is no longer mapped. `accessed` ascends, disjoint.
+  // Returns new data on these pages, and the end of reported data whose file is no longer mapped.
+  // `accessed` is ascending and disjoint.
   std::vector<Change> See(TargetId target, std::span<const Mapping> mappings,
                           std::span<const VpnRange> accessed);
-  // All of the target that was told.
+  // Returns the end of all reported data of the target.
   std::vector<Change> Forget(TargetId target);
 
  private:
@@ -68,13 +70,13 @@ class LoadedData {
   struct Module {
     std::shared_ptr<const ElfData> file;
     std::uint64_t bias = 0;
-    std::vector<bool> told;  // of the file's data
+    std::vector<bool> told;  // by index in ElfData::data
     bool is_there = false;
   };
-  // By the file's path and the start of its lowest mapping.
+  // The key is the file's path and the start of its lowest mapping.
   using Modules = std::map<std::pair<std::string, Vpn>, Module>;
 
-  // Null: it is none, or not there.
+  // Null: there is no such file, or it is not ELF.
   std::shared_ptr<const ElfData> FileAt(const std::string& path);
   Module* FindModule(Modules& modules, std::span<const Mapping* const> parts);
   static void Tell(const std::string& path, Module& module, VpnRange accessed,
@@ -85,7 +87,7 @@ class LoadedData {
   std::map<TargetId, Modules> targets_;
 };
 
-// Whether the ranges, which ascend and are disjoint, have any of these pages.
+// True if the ranges, which are ascending and disjoint, have any of these pages.
 bool Overlaps(std::span<const VpnRange> ranges, VpnRange pages);
 
 }  // namespace tmprof

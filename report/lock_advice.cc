@@ -14,17 +14,18 @@
 namespace tmprof {
 namespace {
 
-// From one attempt to the next, where there are too many ranges; up to all of an address space.
+// The grain grows by this factor from one attempt to the next while there are too many ranges, up
+// to all of an address space.
 constexpr std::uint64_t kCoarser = 4;
 constexpr std::uint64_t kCoarsest = std::uint64_t{1} << 36;
 
 double PagesIn(VpnRange range) { return static_cast<double>(range.size().value()); }
 
-// Blocks that begin and end at multiples of `grain`, clipped to what is known there; those that lie
-// in one range are one.
+// Returns blocks that begin and end at multiples of `grain`, clipped to known pages. Blocks that
+// lie in one range are joined.
 std::vector<HeatedRange> BlocksOf(std::span<const HeatedRange> known, std::uint64_t grain) {
   std::vector<HeatedRange> blocks;
-  std::optional<std::uint64_t> last_cell;  // of the last block, where that is one cell
+  std::optional<std::uint64_t> last_cell;  // cell of the last block, if it is one cell
   for (const HeatedRange& range : known) {
     const double density = range.accesses / PagesIn(range.pages);
     for (Vpn start = range.pages.start; start < range.pages.end;) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which memory of a process is worth to be kept in RAM when RAM gets scarce (Daptrace's case study:
-// there people chose it from a heat map).
+// Chooses the memory of a process that is worth keeping in RAM when RAM gets scarce. In Daptrace's
+// case study people chose it from a heat map.
 
 #pragma once
 
@@ -21,8 +21,8 @@
 
 namespace tmprof {
 
-// Each range may part a mapping in three, of which a process may have 65 530 by default
-// (vm.max_map_count), and costs a system call of the process.
+// Each range may split a mapping in three and costs the process a system call. A process may have
+// 65 530 mappings by default (vm.max_map_count).
 inline constexpr std::size_t kMostLockedRanges = 1024;
 
 struct HeatedRange {
@@ -32,41 +32,42 @@ struct HeatedRange {
 };
 
 struct LockChoice {
-  std::vector<HeatedRange> ranges;  // ascending, none touches the next
-  // What was chosen from: single pages, or blocks that begin at multiples of so many, as far as
-  // they are known, gaps between known pages included, where single pages are too many ranges.
+  std::vector<HeatedRange> ranges;  // ascending; no two adjoin
+  // The unit of the choice. It is single pages or, if these make too many ranges, blocks that begin
+  // at multiples of `grain`. A block has its known pages and the gaps between them.
   PageCount grain{1};
 
   PageCount size() const;
   double accesses() const;
 };
 
-// The most accessed pages, by accesses a page, then ascending: at most `limit` and in at most
-// `most_ranges`. Of a sweep, all of whose pages are alike, some are better than none: the kernel
-// evicts each shortly before its turn. `known` ascending, disjoint; each holds its accesses evenly.
+// Chooses the most accessed pages, by accesses a page, then ascending: at most `limit` pages in at
+// most `most_ranges` ranges. All pages of a sweep are alike. Locking some of them still helps,
+// because the kernel evicts each page shortly before its turn. `known` is ascending and disjoint;
+// each range holds its accesses evenly.
 LockChoice ChooseLocked(std::span<const HeatedRange> known, PageCount limit,
                         std::size_t most_ranges);
 
 struct LockAdviceOptions {
   RankModel model = RankModel::kRate;
-  RankWeight weight = RankWeight::kAccesses;        // what a cache serves is swapped out, too
+  RankWeight weight = RankWeight::kAccesses;        // swapping hits pages that a cache serves, too
   std::optional<RankSource> by;                     // one kind of evidence instead of the weight
   std::optional<Pid> pid;                           // unset: the process with the most accesses
-  std::variant<std::uint64_t, double> limit{0.25};  // bytes, or a share of what it accessed
+  std::variant<std::uint64_t, double> limit{0.25};  // bytes, or a share of the memory it accessed
 };
 
 struct LockAdvice {
   TraceTotals totals;
   LockAdviceOptions options;
   TargetTotal target;
-  PageCount accessed;   // pages of it that were seen accessed
+  PageCount accessed;   // pages of the process that were seen accessed
   double accesses = 0;  // of the process
   PageCount limit;
   LockChoice choice;
 
-  // What came of it in the process that runs; unset: it was not asked for.
+  // The outcome in the running process; unset: nobody asked to apply the choice.
   struct Applied {
-    bool locked = true;  // else unlocked
+    bool locked = true;  // false: unlocked
     PageCount changed;
     struct Refusal {
       VpnRange range;
@@ -77,11 +78,11 @@ struct LockAdvice {
   };
   std::optional<Applied> applied;
 
-  // Of the process's accesses, those to what is chosen; unknown where none were seen.
+  // Returns the chosen pages' share of the process's accesses; nullopt: none were seen.
   std::optional<double> CoveredShare() const;
 };
 
-// Refuses a process that the trace does not have, and a trace in which nothing was seen accessed.
+// Refuses a process that the trace does not have, and a trace in which no access was seen.
 Result<LockAdvice> MakeLockAdvice(const Trace& trace, const LockAdviceOptions& options);
 
 std::string LockAdviceText(const LockAdvice& advice);

@@ -36,7 +36,8 @@ void Count(const Move& move, MoveTally& tally) {
   tally.pages += move.span;
 }
 
-// Durations by their logarithm: as many numbers as there are octaves, however many moves.
+// Counts durations by their logarithm. It holds one number per step of an octave, however many
+// moves.
 class LatencyTally {
  public:
   void Add(std::chrono::nanoseconds latency) {
@@ -155,7 +156,7 @@ class Summing {
     }
   }
 
-  // Moves that are over in an epoch were decided at its begin, by scores of the epoch before.
+  // Moves that end in an epoch were decided at its beginning, by scores of the epoch before.
   void Watch(const Move& move, Tier from, const LedgerEpoch& epoch) {
     const bool has_before = before_ && before_->index + 1 == epoch.index;
     const double decided_over = Seconds(has_before ? before_->length : epoch.end - epoch.start);
@@ -173,7 +174,8 @@ class Summing {
     const Watched move = found->second;
     watched_.erase(found);
     if (settled.epochs_known == 0 || epoch.index <= move.moved_in) return;
-    // Which of its epochs were known is not told: they are taken to be of the mean length.
+    // The ledger does not tell which of the epochs were known. They are taken to have the mean
+    // length.
     const double seconds = static_cast<double>(settled.epochs_known) *
                            Seconds(epoch.end - move.end) /
                            static_cast<double>(epoch.index - move.moved_in);
@@ -219,7 +221,7 @@ class Summing {
   std::map<PageKey, Watched> watched_;  // promotions that are not settled
 };
 
-// Returns the promotions without a record of what became of them: the ledger ended before.
+// Returns the promotions without a record of their outcome, because the ledger ended before.
 std::uint64_t Unsettled(const MoveTally& moves, const PaybackTally& payback) {
   return moves.moves - std::min(moves.moves, payback.settled);
 }
@@ -304,7 +306,7 @@ std::optional<double> MovingSeconds(const MovesSummary& summary) {
   return summary.Moving().transform([](std::chrono::nanoseconds time) { return Seconds(time); });
 }
 
-// The memory time of promotions that was predicted, beside that of later epochs.
+// Compares the memory time that promotions were predicted to save with that of later epochs.
 std::string SavedText(const MovesSummary& summary) {
   const auto seconds = [](double time) { return Significant(time) + " s"; };
   const std::string moving = OrUnknown(MovingSeconds(summary), seconds);

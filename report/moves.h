@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a ledger adds up to: what was moved, what was refused, and whether it was worth it.
+// Adds up a ledger: pages moved, moves refused, and whether it was worth it.
 
 #pragma once
 
@@ -24,7 +24,7 @@ inline constexpr std::uint64_t kPingPongEpochs = 10;
 
 struct MovesOptions {
   EpochRange epochs;
-  // A move that undoes one of at most so many epochs before is ping-pong.
+  // A move is ping-pong if it undoes one of at most this many epochs before.
   std::uint64_t ping_pong_epochs = kPingPongEpochs;
 };
 
@@ -33,23 +33,24 @@ struct MoveTally {
   PageCount pages;
 };
 
-// What was seen of moved spans where they were moved to.
+// Evidence of moved spans in the tier that they were moved to.
 struct PaybackTally {
   std::uint64_t settled = 0;
-  std::uint64_t known = 0;   // of these, those of whose pages anything was known
-  std::uint64_t unseen = 0;  // of the known, those of which nothing was seen
+  std::uint64_t known = 0;   // settled moves about whose pages anything was known
+  std::uint64_t unseen = 0;  // known moves whose pages had no evidence
   double seen = 0;           // references and samples, or exact accesses
   double weight = 0;         // in the unit of the rank model
   // Pages times the whole epochs in which anything was known of them.
   double page_epochs = 0;
 };
 
-// Memory time by the ledger's latency gap of the tier that promotions left: sums over those that
-// are settled and of whose pages anything was known, each over the time of the epochs that knew it.
+// Memory time that promotions save, by the ledger's latency gap of the tier they left. The sums are
+// over settled promotions about whose pages anything was known. Each is taken over the time of the
+// epochs that knew the pages.
 struct SavedTime {
-  double predicted_s = 0;   // by the scores for which they were promoted
-  double realised_s = 0;    // by the scores of those epochs
-  double page_seconds = 0;  // pages times that time; 0: no such promotion
+  double predicted_s = 0;   // by the scores for which pages were promoted
+  double realised_s = 0;    // by the scores of the epochs after the move
+  double page_seconds = 0;  // pages times the time of these epochs; 0: no such promotion
 };
 
 struct MoveLatency {
@@ -58,11 +59,11 @@ struct MoveLatency {
   std::chrono::nanoseconds max{0};
 };
 
-// Of the moves of the chosen epochs. In a dry run, of those that would have been tried, as if all
-// had moved.
+// Covers the moves of the chosen epochs. A dry run covers the moves that would have been tried, as
+// if all had succeeded.
 struct MovesSummary {
   struct Row {
-    LedgerTarget target;  // as it was told of last
+    LedgerTarget target;  // as last described
     MoveTally promotions;
     MoveTally demotions;
     std::uint64_t failed = 0;
@@ -78,17 +79,17 @@ struct MovesSummary {
   MonotonicTime stop;
   MoveTally promotions;                   // to a faster tier
   MoveTally demotions;                    // to a slower one
-  MoveTally others;                       // within a tier, or from or to a node that is in none
+  MoveTally others;                       // within a tier, or with a node that is in no tier
   std::map<int, std::uint64_t> failures;  // by errno
   std::uint64_t retries = 0;              // attempts after the first
-  std::optional<MoveLatency> latency;     // of those that were tried; unset: none
+  std::optional<MoveLatency> latency;     // of moves that were tried; unset: none was
   std::uint64_t ping_pongs = 0;
   NotMoved not_moved;
   std::uint64_t replaced = 0;
-  std::vector<std::string> ranked_by;  // in order of appearance; empty: not told
+  std::vector<std::string> ranked_by;  // in order of appearance; empty: unknown
   LatencyGaps gaps;                    // the price of an access, as the ledger has it
   SavedTime saved;
-  std::chrono::nanoseconds moving{0};  // time that calls took which tried moves
+  std::chrono::nanoseconds moving{0};  // time that calls took to try moves
   PaybackTally promoted;
   PaybackTally demoted;
   std::vector<Row> targets;  // ascending by id
@@ -97,19 +98,19 @@ struct MovesSummary {
   std::uint64_t moved() const { return promotions.moves + demotions.moves + others.moves; }
   PageCount pages() const { return promotions.pages + demotions.pages + others.pages; }
   std::uint64_t failed() const;
-  std::optional<double> PingPong() const;  // of what moved
-  // Promotions that saw no access before they left their tier or were watched no longer, of those
-  // that anything is known of.
+  std::optional<double> PingPong() const;  // share of moves
+  // Returns the share of promotions without an access until they left their tier or were watched no
+  // longer. Promotions of which nothing is known do not count.
   std::optional<double> Wasted() const;
-  // False: scores are no accesses, or the ledger has scores of two units. They tell no time then.
+  // False: scores are no accesses, or the ledger has scores of two units. Such scores tell no time.
   bool ScoresTellTime() const;
-  // nullopt: no promotion tells it, or ScoresTellTime() is false.
+  // nullopt: no promotion tells the time, or ScoresTellTime() is false.
   std::optional<SavedTime> Saved() const;
-  // Time that calls took which tried moves. nullopt: nothing was moved, as in a dry run.
+  // Returns the time that calls took to try moves. nullopt: no call tried one, as in a dry run.
   std::optional<std::chrono::nanoseconds> Moving() const;
 };
 
-// Reads what is left of it. Memory is bounded by the largest epoch, the spans that moved within
+// Reads the rest of the ledger. Memory is bounded by the largest epoch, the spans that moved within
 // `ping_pong_epochs`, the promotions that are not settled, and the number of targets.
 MovesSummary SummarizeMoves(LedgerReader& ledger, const MovesOptions& options = {});
 

@@ -16,7 +16,7 @@
 namespace tmprof {
 namespace {
 
-// Nodes ascend, and what is nowhere comes last.
+// Orders nodes ascending, the unknown node last.
 struct UnknownLast {
   bool operator()(const std::optional<NodeId>& a, const std::optional<NodeId>& b) const {
     return a && (!b || *a < *b);
@@ -26,22 +26,23 @@ struct UnknownLast {
 struct NodeSum {
   double score = 0;
   double pages = 0;       // with a score
-  double seen_pages = 0;  // with evidence of the epoch's own
+  double seen_pages = 0;  // with evidence of the epoch itself
 };
 using SumsByNode = std::map<std::optional<NodeId>, NodeSum, UnknownLast>;
 
-// The node of each row of a table: where it was last resolved, before that where it first was.
+// Knows the node of each row of a table: where its page was last resolved, and before that where it
+// was first resolved.
 class NodesOfRows {
  public:
   explicit NodesOfRows(const EvidenceTable& table) : table_(table), node_(table.size()) {}
 
-  // These are of rows whose node is not known yet.
+  // Learns the nodes of rows whose node is not known yet.
   void LearnFirst(const PageColumns& pages) {
     EachRow(pages, [this](std::size_t row, NodeId node) {
       if (!node_[row]) node_[row] = node;
     });
   }
-  // Returns the targets of rows that have another node now, ascending.
+  // Returns the targets that have a row whose node changed, ascending.
   std::vector<TargetId> Learn(const PageColumns& pages) {
     std::vector<TargetId> changed;
     EachRow(pages, [&](std::size_t row, NodeId node) {
@@ -53,8 +54,8 @@ class NodesOfRows {
     return changed;
   }
 
-  // visit(row of `rows`, its node), for [first, end) of them. `rows` are those of the table, or of
-  // single epochs of it.
+  // Calls visit(row of `rows`, its node) for the rows [first, end). `rows` is the table itself, or
+  // a table of single epochs of it.
   template <typename Visit>
   void Each(const EvidenceTable& rows, std::size_t first, std::size_t end, Visit visit) const {
     if (first == end) return;
@@ -85,8 +86,8 @@ class NodesOfRows {
   std::vector<std::optional<NodeId>> node_;
 };
 
-// Adds up the scores that each node served. An epoch takes the time of all rows of a target only if
-// one of its pages was found on another node than before, or a step begins.
+// Adds up the scores that each node served. An epoch visits all rows of a target only if one of its
+// pages moved to another node, or if a step begins.
 class NodeSums {
  public:
   NodeSums(const TotalRanker& ranker, const TraceTotals& totals, const NodesOptions& options)
@@ -136,7 +137,8 @@ class NodeSums {
     return sums;
   }
 
-  // A page that the source saw has a score in the epoch, unless its target did not run.
+  // Adds pages that were seen in the epoch. Such a page has a score in the epoch, unless its target
+  // did not run.
   void AddSeen(const EpochProfile& epoch, SumsByNode& sums) {
     if (by_rate_) TakeEvidence(epoch, seen_);
     const EvidenceTable& table = by_rate_ ? seen_ : estimates_.table();
@@ -163,7 +165,7 @@ class NodeSums {
   NodesOfRows nodes_;
   EpochEstimates estimates_;
   std::optional<std::size_t> step_;
-  std::vector<SumsByNode> of_targets_;  // in the step, by place in EpochEstimates::targets()
+  std::vector<SumsByNode> of_targets_;  // within the step, by index in EpochEstimates::targets()
   EvidenceTable seen_;
 };
 
@@ -188,7 +190,7 @@ std::string OfProcess(std::optional<Pid> pid) {
   return pid ? fmt::format(", of PID {}", pid->value()) : "";
 }
 
-// To the same decimal in all rows.
+// Spells all rows to the same decimal.
 std::string ShareText(double share) { return fmt::format("{:.1f} %", share * 100); }
 
 std::string Title(const std::optional<NodeId>& node) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which NUMA nodes served the accesses, epoch by epoch.
+// Tells which NUMA nodes served the accesses, epoch by epoch.
 
 #pragma once
 
@@ -26,10 +26,11 @@ struct NodesOptions {
 
 struct NodesOverTime {
   struct Served {
-    std::optional<NodeId> node;  // unset: nobody resolved where the pages were
+    std::optional<NodeId> node;  // unset: the node of the pages was not resolved
     double score = 0;            // in the unit of ScoreUnit()
-    // Base pages, added up over epochs: those with a score by what was seen in the epoch itself,
-    // and those with a part of `score`, whether they were looked at in the epoch or not.
+    // Base pages, added up over epochs. `page_epochs` counts pages with a score by evidence of the
+    // epoch itself. `estimated_page_epochs` counts pages with a part of `score`, even if they were
+    // not looked at in the epoch.
     double page_epochs = 0;
     double estimated_page_epochs = 0;
   };
@@ -37,21 +38,21 @@ struct NodesOverTime {
     std::uint64_t epoch = 0;
     MonotonicTime start;
     MonotonicTime end;
-    std::vector<Served> nodes;  // as `nodes` below, the same in each row
+    std::vector<Served> nodes;  // parallel to NodesOverTime::nodes
     double score = 0;
 
-    // Of the epoch's score; unknown where that is 0.
+    // Returns the node's share of the epoch's score; nullopt if that is 0.
     std::optional<double> Share(std::size_t node) const;
   };
   TraceTotals totals;
   NodesOptions options;
-  std::vector<std::optional<NodeId>> nodes;  // ascending, unset last; those with a score
+  std::vector<std::optional<NodeId>> nodes;  // the nodes with a score, ascending; unset last
   std::vector<Row> rows;
-  Row all;  // from the first epoch to the last; `epoch` means nothing
+  Row all;  // from the first epoch to the last; `epoch` has no meaning
 };
 
-// A page that is not resolved in an epoch counts for the node where it last was, or else first is.
-// Reads the trace three times.
+// A page that is not resolved in an epoch counts for the node where it was last seen, or else where
+// it is first seen. Reads the trace three times.
 Result<NodesOverTime> MakeNodes(const Trace& trace, const NodesOptions& options);
 
 std::string NodesText(const NodesOverTime& nodes);

@@ -19,25 +19,27 @@ namespace tmprof {
 namespace {
 
 constexpr double kPageBytes = kBasePageBytes;
-// What follows was chosen, not measured; bench/objects_advised shows what comes of it.
+// The following values were chosen, not measured; bench/objects_advised shows their effect.
 //
-// A page is a site's own where this share of what is allocated there is the site's, and so much of
-// the page is allocated: one hot object is enough to make a page hot. Where allocations were not
-// all recorded, what is not known to be allocated may be another site's.
+// A page is a site's own if this share of its allocated bytes is the site's, and if at least
+// kLeastAllocated of the page is allocated. The shares are high because one hot object is enough to
+// make a page hot. If not all allocations were recorded, the other bytes may be another site's, and
+// kLeastAllocatedOfSome applies.
 constexpr double kOwnShare = 0.99;
 constexpr double kLeastAllocated = 0.5;
 constexpr double kLeastAllocatedOfSome = 0.99;
-// Of a site's bytes in accessed pages, those that have to lie in its own for its heat to be known.
+// A site's heat is known if at least this share of its bytes on accessed pages lies on its own
+// pages.
 constexpr double kLeastKnownShare = 1.0 / 8;
-// What has so many fewer accesses a byte than hot sites is to leave their pages; and what has than
-// all pages on average is cold.
+// A site is cold, and leaves the pages of hot sites, if its accesses a byte are below this part of
+// theirs. It is also cold if they are at most this part of the mean over all pages.
 constexpr double kColdDensity = 1.0 / 4;
-// Less is in no page that matters.
+// Smaller sites do not matter to any page.
 constexpr double kLeastPlacedBytes = 4 * kPageBytes;
 
-// What the sites of a trace had of a span of pages, whose accesses these are.
+// The shares that the sites of a trace had of a span of pages with these accesses.
 struct HeatedSpan {
-  std::vector<SiteShare> shares;  // ascending by site, that is by its place in the advice
+  std::vector<SiteShare> shares;  // ascending by site, which is its index in the advice
   double accesses = 0;
   double pages = 1;
 
@@ -48,8 +50,8 @@ struct HeatedSpan {
   }
 };
 
-// The calls of a stack, as the tracker looks them up: those that were inlined are one with their
-// callers, and recursion is one call. Those beyond what is in no module are not found.
+// Returns the calls of a stack as the tracker looks them up. Inlined calls are one with their
+// callers, and a recursion is one call. Calls beyond one that is in no module cannot be found.
 std::vector<AdvisedCall> CallsOf(const std::vector<SourceFrame>& frames) {
   std::vector<AdvisedCall> calls;
   for (const SourceFrame& frame : frames) {
@@ -60,7 +62,7 @@ std::vector<AdvisedCall> CallsOf(const std::vector<SourceFrame>& frames) {
   return calls;
 }
 
-// Runs of pages that are equally hot.
+// A run of pages that are equally hot.
 struct Heat {
   double accesses = 0;
   double pages = 0;
@@ -71,7 +73,7 @@ void SortByHeat(std::vector<Heat>& heats) {
                     [](const Heat& heat) { return heat.accesses / heat.pages; });
 }
 
-// Precondition of both: they are sorted.
+// Precondition of both functions: `heats` is sorted.
 double ShareOfHottest(const std::vector<Heat>& heats, double pages, double all) {
   double held = 0;
   for (const Heat& heat : heats) {
@@ -105,7 +107,7 @@ class Adviser {
     Measure();
   }
 
-  // By what another build counted: before Take().
+  // Uses counts by another build. Precondition: Take() was not called.
   Status Count(const ObjectProfiles& profiles, const std::string& trace) {
     std::vector<TracedSite> sites;
     for (const auto& [site, place] : place_of_) {
@@ -114,7 +116,7 @@ class Adviser {
     Result<SiteCounts> counted = CountSites(profiles, sites, trace);
     if (!counted) return Fail(std::move(counted.error()));
     counts_ = *std::move(counted);
-    // What their pages have together stays; whose it is the counts say.
+    // The total heat of the sites' pages stays. The counts distribute it among the sites.
     double heat = 0;
     for (const auto& [place, accesses] : counts_->by_place) heat += heats_[place];
     if (heat <= 0) {
@@ -152,7 +154,7 @@ class Adviser {
   }
 
  private:
-  // Stacks that a tracker cannot tell apart, as those of a recursion, are one site.
+  // Stacks that a tracker cannot tell apart, such as those of a recursion, are one site.
   void FindSites() {
     std::map<std::vector<AdvisedCall>, std::uint32_t> by_calls;
     for (const auto& [site, use] : uses_.sites()) {
@@ -173,7 +175,7 @@ class Adviser {
     }
   }
 
-  // Shares by site become shares by place.
+  // Turns shares by site into shares by index in the advice.
   std::vector<SiteShare> SharesByPlace(const SpanUse& use) const {
     std::vector<SiteShare> shares;
     for (SiteShare share : use.shares) {
@@ -198,7 +200,7 @@ class Adviser {
     }
   }
 
-  // What the recorded program was placed by.
+  // Finds the arena in which the recorded program had each site.
   void RecallPlaces() {
     placed_.resize(sites_.size());
     alone_.resize(sites_.size());
@@ -218,7 +220,7 @@ class Adviser {
     }
   }
 
-  // And nobody knows better.
+  // True: an earlier advice judged the site, and no counts know better.
   bool WasJudged(std::size_t i) const {
     return placed_[i] && *placed_[i] < kFirstApartArena && !sites_[i].counted;
   }
@@ -229,7 +231,7 @@ class Adviser {
       double bytes = 0;  // in accessed pages
       double own_heat = 0;
       double own_bytes = 0;
-      double most_heat = 0;  // if it had all of its pages
+      double most_heat = 0;  // if it had all accesses of its pages
       double recorded_bytes = 0;
     };
     std::vector<Sum> sums(sites_.size());
@@ -324,7 +326,7 @@ class Adviser {
     FitRoom();
   }
 
-  // Most accesses a byte first.
+  // Judges sites in the order of `known`, most accesses a byte first.
   void JudgeKnown(const std::vector<std::size_t>& known) {
     double of_known = 0;
     for (const std::size_t i : known) of_known += sites_[i].accesses;
@@ -334,7 +336,8 @@ class Adviser {
     for (const std::size_t i : known) {
       ObjectAdvice::Site& site = sites_[i];
       if (WasJudged(i)) {
-        // Its pages are those of its like, and tell nothing of it: what it was judged by stands.
+        // The site shares its pages with others of its verdict, so that they tell nothing of it.
+        // The earlier verdict stands.
         site.verdict = SiteVerdict::kCold;
         if (*placed_[i] == kHotArena) {
           site.verdict = HasRoomBeyond(in_arena) ? SiteVerdict::kHot : SiteVerdict::kStays;
@@ -392,7 +395,7 @@ class Adviser {
     std::vector<Heat> advised = ArenaHeats();
     double all_advised = 0;
     for (const Heat& arena : advised) all_advised += arena.accesses;
-    // Pages of which only some objects were recorded have lost more than those.
+    // Pages of which only some objects were recorded have lost more than these objects.
     const double kept = all_left > 0 ? std::max(all_ - all_advised, 0.0) / all_left : 0;
     for (Heat heat : left) {
       heat.accesses *= kept;
@@ -413,7 +416,8 @@ class Adviser {
     }
   }
 
-  // Of the hot and the cold arena. All pages of one are alike, as far as nothing was counted.
+  // Returns the heat of the hot and of the cold arena. Without counts all pages of an arena are
+  // alike.
   std::vector<Heat> ArenaHeats() const {
     Heat hot;
     Heat cold;
@@ -430,8 +434,9 @@ class Adviser {
     return heats;
   }
 
-  // What lived to the end of the profiles lies there in the order of its birth, as far apart as the
-  // arena's pages have it; what else there is, and what was freed, has a like part of all pages.
+  // Objects that lived to the end of the profiles lie in the hot arena in the order of their
+  // births, evenly over its pages. The rest of its heat, which includes freed objects, is spread
+  // evenly over all pages.
   std::vector<Heat> PartsOf(const Heat& hot) const {
     if (hot.pages == 0) return {};
     if (!counts_) return {hot};
@@ -502,7 +507,7 @@ class Adviser {
     if (hot_room_) advice.room_bytes[kHotArena] = *hot_room_;
   }
 
-  // What was judged before and was not seen this time.
+  // Keeps the verdicts of sites that were judged before and not seen this time.
   void Keep(const ArenaAdvice& before, ArenaAdvice& advice) const {
     if (const auto nodes = before.nodes.find(kColdArena); nodes != before.nodes.end()) {
       advice.nodes.insert(*nodes);
@@ -531,7 +536,7 @@ class Adviser {
   double accessed_pages_ = 0;
   std::optional<std::uint64_t> hot_room_;  // bytes
   double packed_of_hot_ =
-      1;  // of hot sites' objects, the share in their arena: whichever came first
+      1;  // share of the hot sites' objects in their arena, which takes them as they come
   std::vector<HeatedSpan> spans_;
   std::vector<ObjectAdvice::Site> sites_;
   std::vector<double> arena_bytes_;                  // at their peak
@@ -539,15 +544,15 @@ class Adviser {
   std::vector<std::vector<AdvisedCall>> calls_;
   std::vector<std::optional<std::uint32_t>> placed_;
   std::vector<bool> alone_;
-  // Of its pages, its share by bytes.
+  // The share, by bytes, of the heat of its pages.
   std::vector<double> heats_;
   std::vector<bool> is_cold_;  // even if it had all accesses of its pages, or by counts
   std::optional<SiteCounts> counts_;
-  double heat_of_count_ = 0;  // of one access that was counted
+  double heat_of_count_ = 0;  // heat of one counted access
   std::vector<bool> has_room_;
   std::vector<std::size_t> order_;
   std::uint64_t unplaced_ = 0;
-  bool all_are_known_ = true;  // of those that matter
+  bool all_are_known_ = true;  // all sites that matter
 };
 
 }  // namespace

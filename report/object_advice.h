@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which allocation sites' objects to place together, from a trace that has allocations, and what
-// that would gain.
+// Advises which allocation sites' objects to place together, from a trace that has allocations, and
+// tells the gain.
 //
-// A page tells how hot it is, not which of its objects are. So a site's heat is known from pages
-// that hold its objects alone; a site that has too few of them is to be told apart first: it gets
-// an arena of its own, and the next recording knows. Or another build of the program counted its
-// accesses by itself: then its counts say which sites have them (report/counted_sites.h), and the
-// trace where these are called from, what they hold and how hot all of it is.
+// A page has a heat; its objects do not have one each. A site's heat is therefore known only from
+// pages that hold its objects alone. A site with too few such pages must be told apart first: it
+// gets an arena of its own, and the next recording knows its heat. Counts by another build of the
+// program can replace that. The counts then tell which sites have the accesses
+// (report/counted_sites.h). The trace tells the callers of these sites, their sizes, and the heat
+// of all of them together.
 //
-// Memory follows the footprint, some 130 bytes a page, beside that of ReadWholeTrace().
+// Memory grows with the footprint, some 130 bytes a page, in addition to that of ReadWholeTrace().
 
 #pragma once
 
@@ -37,25 +38,25 @@ struct ObjectAdviceOptions {
   RankModel model = RankModel::kRate;
   RankWeight weight = RankWeight::kMemory;
   std::optional<RankSource> by;  // one kind of evidence instead of the weight
-  // The sites of most accesses a byte that have this share of the known sites' accesses are packed
-  // together, without those that have far fewer a byte than the first.
+  // The sites with the most accesses a byte are packed together until they have this share of the
+  // known sites' accesses. Sites with far fewer accesses a byte than the first one are left out.
   double hot_share = 0.9;
-  // Of the hot arena: bytes, or tier 1 : pages accessed. Sites are hot while there is some left; of
-  // the last one a part lies elsewhere. Unset: as much as they take.
+  // Limit of the hot arena: bytes, or the ratio tier 1 : pages accessed. Sites are hot while there
+  // is room. A part of the last one lies elsewhere. Unset: no limit.
   std::optional<std::variant<std::uint64_t, Ratio>> hot_room = std::nullopt;
   std::vector<Ratio> ratios;                // tier 1 : pages accessed
-  std::vector<std::uint32_t> cold_nodes;    // empty: cold objects lie where the kernel has them
-  std::optional<ArenaAdvice> placed_under;  // what the recorded program was placed by
-  ObjectProfiles counts;                    // of other builds of it; empty: none
+  std::vector<std::uint32_t> cold_nodes;    // empty: the kernel places cold objects
+  std::optional<ArenaAdvice> placed_under;  // the advice that the recorded program ran under
+  ObjectProfiles counts;                    // by other builds of the program; empty: none
 };
 
 enum class SiteVerdict : std::uint8_t { kHot, kCold, kApart, kStays };
 
-// What a site's heat is known by, the best there is.
+// The best evidence of a site's heat.
 enum class KnownBy : std::uint8_t {
   kNothing,
-  kPages,   // that are its own, or as cold as they are
-  kAdvice,  // that placed it: what it was judged stands
+  kPages,   // the site's own pages, or pages as cold as it
+  kAdvice,  // the advice that placed it; its verdict stands
   kCounts,
 };
 
@@ -63,11 +64,13 @@ struct ObjectAdvice {
   struct Site {
     SiteVerdict verdict = SiteVerdict::kStays;
     std::vector<SourceFrame> frames;
-    double accesses = 0;        // as ScoreUnit() says; of its share of its pages, where not known
-    bool was_seen = false;      // any page of it was looked at
-    double known_share = 0;     // of its bytes in such pages, those by which its heat is known
-    double peak_bytes = 0;      // that lived at once
-    std::uint64_t objects = 0;  // ever, by estimate
+    // In the unit of ScoreUnit(); its share of its pages' accesses if its heat is not known.
+    double accesses = 0;
+    bool was_seen = false;  // any of its pages was looked at
+    // Share of its bytes on accessed pages whose heat is known to be its own.
+    double known_share = 0;
+    double peak_bytes = 0;      // most bytes that lived at once
+    std::uint64_t objects = 0;  // ever; estimated
 
     KnownBy known_by = KnownBy::kNothing;
     std::optional<std::uint64_t> counted = std::nullopt;  // accesses, by profiles; unset: unknown
@@ -77,22 +80,23 @@ struct ObjectAdvice {
   struct HitRate {
     Ratio ratio;
     double now = 0;
-    std::optional<double> advised;  // unset: not known before sites are told apart
+    std::optional<double> advised;  // unset: unknown until sites are told apart
   };
   TraceTotals totals;
   ObjectAdviceOptions options;
-  bool tracked = false;     // false: nobody told of allocations in this trace
+  bool tracked = false;     // false: the trace has no allocations
   std::uint64_t lost = 0;   // allocations and frees
-  std::vector<Site> sites;  // by verdict, then accesses a byte, descending
+  std::vector<Site> sites;  // by verdict, then by accesses a byte, descending
   double accesses = 0;      // of all pages
-  std::uint64_t pages = 0;  // accessed
-  // Pages that the hot share of all accesses goes to, at least.
+  std::uint64_t pages = 0;  // accessed pages
+  // The fewest pages that have the hot share of all accesses.
   std::uint64_t hot_pages = 0;
-  std::optional<std::uint64_t> hot_pages_advised;  // as HitRate::advised
+  std::optional<std::uint64_t> hot_pages_advised;  // unset: unknown until sites are told apart
   std::vector<HitRate> hit_rates;  // of the hottest pages over the whole trace, by ratio
-  std::optional<std::uint64_t> hot_room_bytes;  // of the hot arena; unset: it has no bound
-  std::uint64_t hot_bytes = 0;  // that hot sites' objects take there at their peak, if they may
-  std::uint64_t unplaced = 0;   // sites that an advice file cannot name, or has no room for
+  std::optional<std::uint64_t> hot_room_bytes;  // limit of the hot arena; unset: none
+  // Bytes of hot sites' objects in the hot arena at their peak, within its limit.
+  std::uint64_t hot_bytes = 0;
+  std::uint64_t unplaced = 0;        // sites that an advice file cannot name or has no room for
   std::optional<SiteCounts> counts;  // unset: there are no profiles
   ArenaAdvice advice;
 
@@ -102,10 +106,10 @@ struct ObjectAdvice {
 Result<ObjectAdvice> MakeObjectAdvice(const Trace& trace, const ObjectAdviceOptions& options);
 
 std::string_view Name(SiteVerdict verdict);  // "hot", "cold", "apart", "stays"
-std::string_view Name(KnownBy known_by);     // "pages", "advice", "counts"; empty: by nothing
+std::string_view Name(KnownBy known_by);     // "pages", "advice", "counts"; empty for kNothing
 std::string ObjectAdviceText(const ObjectAdvice& advice);
 std::string ObjectAdviceJson(const ObjectAdvice& advice);
-// For programs to read, with each site's calls spelt out.
+// Makes the file that programs read, with each site's calls spelt out.
 std::string ObjectAdviceFile(const ObjectAdvice& advice);
 
 }  // namespace tmprof

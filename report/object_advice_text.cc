@@ -43,7 +43,7 @@ std::string_view Name(KnownBy known_by) {
 
 namespace {
 
-// Of its pages, the share of the site's that are its own.
+// Spells the share of the site's pages that is its own.
 std::string KnownText(const ObjectAdvice::Site& site) {
   if (site.known_by == KnownBy::kCounts) return std::string(Name(site.known_by));
   return site.was_seen ? Percent(site.known_share) : "nothing";

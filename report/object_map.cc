@@ -47,14 +47,14 @@ TracedObject ObjectOf(const AllocationEvent& event, TracedKind kind) {
           .since = event.time};
 }
 
-// What lies within memory of the next layer has its share first.
+// Objects of a lower layer lie within memory of the next one and take their shares first.
 int LayerOf(TracedKind kind) {
   if (kind == TracedKind::kMapped) return 2;
   return kind == TracedKind::kAllocated ? 1 : 0;
 }
 constexpr int kLayers = 3;
 
-// The first record of the target whose span ends above `address`.
+// Returns the first record of the target whose span ends above `address`.
 std::size_t FirstFrom(const PageColumns& pages, TargetId target, std::uint64_t address) {
   std::size_t first = 0;
   std::size_t last = pages.size();
@@ -136,7 +136,7 @@ void ObjectMap::Apply(const EpochProfile& epoch, const Target& target,
     case AllocationKind::kFreed:
       return End(epoch, event.target, TracedKind::kAllocated, event.address, event.time);
     case AllocationKind::kMapped:
-      Unmap(epoch, event);  // as MAP_FIXED does
+      Unmap(epoch, event);  // MAP_FIXED replaces mappings
       return Begin(epoch, target, ObjectOf(event, TracedKind::kMapped));
     case AllocationKind::kUnmapped:
       return Unmap(epoch, event);
@@ -191,7 +191,7 @@ void ObjectMap::End(const EpochProfile& epoch, TargetId target, TracedKind kind,
   objects.erase(found);
 }
 
-// A part of what is mapped may go: the rest is as it was.
+// Unmaps a part of what is mapped. The rest stays.
 void ObjectMap::Unmap(const EpochProfile& epoch, const AllocationEvent& event) {
   Objects& objects = live_[event.target].mapped;
   const std::uint64_t end = event.address + event.bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lives where in the epochs of a trace, and what of each page is whose.
+// Tells which objects live where in the epochs of a trace, and which part of each page is whose.
 
 #pragma once
 
@@ -19,8 +19,8 @@ namespace tmprof {
 enum class TracedKind : std::uint8_t { kAllocated, kMapped, kVariable, kData, kStack };
 
 std::string_view NameOf(TracedKind kind);  // "allocated", "mapped", "variable", "data", "stack"
-// "make (a.c:7) < main (a.c:30)", of as many frames as a line takes, "table of program", ".bss of
-// program, no symbol" or "thread 42 worker".
+// Returns "make (a.c:7) < main (a.c:30)" with as many frames as a line takes, "table of program",
+// ".bss of program, no symbol" or "thread 42 worker".
 std::string SiteText(TracedKind kind, const ObjectSite& site, std::size_t most_frames = 3);
 
 struct TracedObject {
@@ -28,51 +28,52 @@ struct TracedObject {
   TargetId target;
   std::uint64_t start = 0;
   std::uint64_t bytes = 0;
-  double weight = 1;  // objects that it stands for, on average; above 1: others are not known
+  // Mean number of objects that it stands for; above 1: the others are not known.
+  double weight = 1;
   std::uint32_t site = kUnknownSite;
   MonotonicTime birth;
-  MonotonicTime since;    // it has these bytes
-  std::size_t label = 0;  // the visitor's
+  MonotonicTime since;    // since when it has these bytes
+  std::size_t label = 0;  // for the visitor's use
 
   std::uint64_t end() const { return start + bytes; }
 };
 
-// Follows allocations through epochs, which are to be seen from the first on.
+// Follows allocations through epochs. Precondition: it sees all epochs from the first on.
 class ObjectMap {
  public:
   class Visitor {
    public:
     virtual ~Visitor() = default;
-    // Whether anything of the target is to be followed.
+    // Returns if the target's objects are to be followed.
     virtual bool Follows(const Target& target) = 0;
     virtual void Begin(const Target& target, TracedObject& object) { (void)target, (void)object; }
     virtual void End(const TracedObject& object, MonotonicTime end) { (void)object, (void)end; }
-    // A stack, which is what it was.
+    // An object, usually a thread's stack, changed its bounds.
     virtual void Resize(const TracedObject& before, const TracedObject& after) {
       (void)before, (void)after;
     }
-    // `share` is what is the object's of a page record: of its bytes, for as long of the epoch as
-    // it was there. Only in epochs that are to be shared.
+    // `share` is the object's part of a page record: its part of the bytes times the part of the
+    // epoch in which it was there. Called only in epochs that are to be shared.
     virtual void Share(const PageColumns& pages, std::size_t record, const TracedObject& object,
                        double share) {
       (void)pages, (void)record, (void)object, (void)share;
     }
-    // All that lives as the epoch ends is still there, that of processes that have exited, too.
+    // Everything that lives when the epoch ends is still there, even if its process has exited.
     virtual void EndEpoch(const EpochProfile& epoch) { (void)epoch; }
   };
 
   explicit ObjectMap(Visitor& visitor) : visitor_(visitor) {}
 
   void See(const EpochProfile& epoch, bool to_be_shared);
-  // Of all that live now.
+  // Calls visit(object) for all that live now.
   template <typename Visit>
   void Each(Visit visit) const {
     for (const auto& [target, living] : live_) {
       living.Each(visit);
     }
   }
-  // The one that lives now and has most of these bytes; what was mapped only where there is nothing
-  // else. Null: nothing is known there.
+  // Returns the living object that has most of these bytes. A mapping counts only if there is
+  // nothing else. Null: nothing is known there.
   const TracedObject* Largest(TargetId target, std::uint64_t start, std::uint64_t end) const;
 
  private:
@@ -102,7 +103,7 @@ class ObjectMap {
   void Apply(const EpochProfile& epoch, const Target& target, const AllocationEvent& event);
   void Apply(const EpochProfile& epoch, const Target& target, const FixedEvent& event);
   void Begin(const EpochProfile& epoch, const Target& target, TracedObject object);
-  // Of the same site, where some of it lay.
+  // Returns an object of this site that overlaps the event's bytes, or null.
   TracedObject* FindFixed(const FixedEvent& event);
   void End(const EpochProfile& epoch, TargetId target, TracedKind kind, std::uint64_t address,
            MonotonicTime end);
@@ -116,7 +117,7 @@ class ObjectMap {
   std::vector<Presence> present_;  // in this epoch
 };
 
-// Samples of a page record, of loads and stores.
+// Returns the samples of a page record, of loads and stores.
 double SamplesOf(const PageColumns& pages, std::size_t record);
 
 }  // namespace tmprof

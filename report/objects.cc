@@ -49,7 +49,7 @@ std::string FrameText(const SourceFrame& frame) {
   return text;
 }
 
-// Who called the last of the frames that are shown is not known.
+// Marks that the caller of the last frame shown is not known.
 constexpr const char* kCut = " < unknown";
 constexpr std::size_t kFramesOfALine = 3;
 
@@ -60,7 +60,7 @@ std::string WhatText(const ObjectsRow& row) {
          (row.stack_cut && row.frames.size() <= kFramesOfALine ? kCut : "");
 }
 
-// "unknown;outermost;...;innermost" of a stack that was cut.
+// Returns "unknown;outermost;...;innermost" for a stack that was cut.
 std::string FoldedStack(const std::vector<SourceFrame>& frames, bool is_cut) {
   return (is_cut && !frames.empty() ? "unknown;" : "") + FoldedFrames(frames);
 }
@@ -83,7 +83,8 @@ bool Before(const ObjectsRow& a, const ObjectsRow& b) {
   return std::tuple(b.accesses, b.bytes.value_or(0)) < std::tuple(a.accesses, a.bytes.value_or(0));
 }
 
-// The first argument of the template whose arguments begin at `from`: "Node" of "<Node, int>".
+// Returns the first argument of the template whose arguments begin at `from`: "Node" of "<Node,
+// int>".
 std::string FirstArgument(std::string_view text, std::size_t from) {
   int depth = 0;
   for (std::size_t i = from; i < text.size(); ++i) {
@@ -140,7 +141,7 @@ Json ElementsJson(const std::optional<ElementsRow>& row) {
           {"hottest", std::move(hottest)}};
 }
 
-// One row of each type instead of rows of sites.
+// Makes one row of each type instead of rows of sites.
 std::vector<ObjectsRow> ByType(std::vector<ObjectsRow> sites) {
   std::map<std::string, ObjectsRow> types;
   std::map<std::string, double> lived_ms;
@@ -259,7 +260,7 @@ void ObjectsTally::Add(ObjectsPart part) {
   for (VariableCount& variable : part.variables) {
     VariableCount& sum = variables_[{variable.start, variable.name}];
     variable.accesses += sum.accesses;
-    variable.bytes = std::max(variable.bytes, sum.bytes);  // 0: of a module that knows no size
+    variable.bytes = std::max(variable.bytes, sum.bytes);  // 0: a module does not know the size
     sum = std::move(variable);
   }
   std::ranges::move(part.stacks, std::back_inserter(stacks_));
@@ -404,7 +405,7 @@ ObjectsReport ObjectsTally::Take(const ObjectsInfo& info, const Symbolize& symbo
   for (const auto& [kind, accesses] : report.kinds) report.accesses += accesses;
   for (const LoadedModule& module : modules_) {
     const std::string& path = module.path.empty() ? info.program : module.path;
-    // Closed and loaded again elsewhere, it is there twice.
+    // A module that was closed and loaded again elsewhere is listed twice.
     const auto add_new = [](std::vector<std::string>& to, std::string name) {
       if (std::ranges::find(to, name) == to.end()) to.push_back(std::move(name));
     };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an object profile adds up to: bytes, accesses and lifetimes by allocation site or by object,
-// and where a program's other accesses went.
+// Adds up an object profile: bytes, accesses and lifetimes by allocation site or by object, and a
+// program's other accesses.
 
 #pragma once
 
@@ -26,14 +26,14 @@ namespace tmprof {
 
 enum class ObjectsBy : std::uint8_t {
   kSite,    // all allocations by one stack of calls; each variable; each thread stack
-  kType,    // all allocations for one C++ type, else by one function (TypeText())
+  kType,    // all allocations of one C++ type, else by one function (TypeText())
   kObject,  // each object that lived at the end; each variable; each thread stack
 };
 Result<ObjectsBy> ParseObjectsBy(std::string_view text);  // "site", "type", "object"
 
 enum class ObjectKind : std::uint8_t { kHeap, kVariable, kStack, kElsewhere };
 
-// Of an array that the program asked to have counted by element.
+// An array that the program asked to have counted by element.
 struct ElementsRow {
   struct Element {
     std::uint64_t index = 0;
@@ -43,25 +43,26 @@ struct ElementsRow {
 
   std::uint64_t element_bytes = 0;
   std::uint64_t elements = 0;
-  std::uint64_t accessed = 0;    // of them
-  std::vector<Element> hottest;  // by accesses, descending, then by index; none of 0
+  std::uint64_t accessed = 0;  // elements with an access
+  // By accesses, descending, then by index; no element without an access.
+  std::vector<Element> hottest;
 };
 
 struct ObjectsRow {
   ObjectKind kind = ObjectKind::kHeap;
-  std::string name;                    // of what is not one site or object; empty: see the frames
-  std::optional<std::uint64_t> start;  // unset: of several objects
+  std::string name;  // if the row is not one site or object; empty: see the frames
+  std::optional<std::uint64_t> start;  // unset: several objects
   std::uint64_t objects = 0;           // ever
   std::uint64_t live_objects = 0;      // when the file was written
-  std::optional<std::uint64_t> bytes;  // of all of them
+  std::optional<std::uint64_t> bytes;  // of all objects
   std::uint64_t live_bytes = 0;
   std::uint64_t accesses = 0;
-  // Mean; of objects that live, until the file was written. Unset: not known of what was not
-  // allocated.
+  // Mean lifetime. A living object counts until the file was written. Unset: unknown, because the
+  // objects were not allocated.
   std::optional<std::chrono::milliseconds> lifetime;
-  std::vector<SourceFrame> frames;      // of an allocation, innermost first
-  bool stack_cut = false;               // who called the outermost of these is not known
-  std::optional<ElementsRow> elements;  // by object alone
+  std::vector<SourceFrame> frames;      // of the allocation, innermost first
+  bool stack_cut = false;               // the caller of the outermost frame is not known
+  std::optional<ElementsRow> elements;  // only in rows of objects
 
   std::optional<double> AccessesPerByte() const;
 };
@@ -71,26 +72,27 @@ struct ObjectsReport {
   ObjectsInfo info;
   StreamEnd end;
   ObjectsBy by = ObjectsBy::kSite;
-  std::uint64_t accesses = 0;                 // to all there is
-  std::map<ObjectKind, std::uint64_t> kinds;  // their accesses
+  std::uint64_t accesses = 0;                 // to all objects and elsewhere
+  std::map<ObjectKind, std::uint64_t> kinds;  // accesses of each kind
   std::uint64_t freed_objects = 0;
-  std::uint64_t freed_accesses = 0;         // no row of an object by itself has them
+  std::uint64_t freed_accesses = 0;         // objects' own rows do not include these
   std::vector<std::string> uninstrumented;  // modules, by path
-  // Linked into others, but built without counting: "libpart.a(one.o) of program".
+  // Object files that are linked into modules but were built without counting: "libpart.a(one.o) of
+  // program".
   std::vector<std::string> uncounted_parts;
   std::vector<std::string> nameless;  // modules whose files are gone or changed
-  // Accesses by stacks, or by types, of all rows: "heap;outermost;...;innermost". Those that differ
-  // in lines alone are one.
+  // Accesses by stack, or by type, of all rows: "heap;outermost;...;innermost". Stacks that differ
+  // only in lines are one.
   std::map<std::string, std::uint64_t> stacks;
   std::size_t all_rows = 0;
-  // By accesses, then bytes, descending; then as the file has them.
+  // By accesses, then bytes, descending; then in the order of the file.
   std::vector<ObjectsRow> rows;
 };
 
-// The call that returns to an address, and those that it is inlined in.
+// Returns the call that returns to an address, and the calls that it is inlined in.
 using Symbolize = std::function<std::vector<SourceFrame>(std::uint64_t return_address)>;
-// The same, which asks once for each address: stacks share most of their calls, and one of them in
-// a large compilation unit takes milliseconds to find.
+// Returns a function that looks up each address once. Stacks share most of their calls, and a call
+// in a large compilation unit takes milliseconds to find.
 Symbolize AskedOnce(Symbolize symbolize);
 
 struct HotterObject {
@@ -99,19 +101,20 @@ struct HotterObject {
   }
 };
 
-// The parts of a file, in order.
+// Adds up the parts of a file, in order.
 class ObjectsTally {
  public:
-  // By object, so many of those that live have rows; unset: all. Memory follows them, and sites.
+  // By object, at most `most_objects` living objects have rows; unset: all. Memory grows with them
+  // and with the sites.
   explicit ObjectsTally(ObjectsBy by, std::optional<std::size_t> most_objects = std::nullopt)
       : by_(by), objects_(most_objects) {}
 
   void Add(ObjectsPart part);
-  // What it adds up to. Once, at the end.
+  // Returns the sums. Precondition: it is called once, at the end.
   ObjectsReport Take(const ObjectsInfo& info, const Symbolize& symbolize);
 
   const std::vector<LoadedModule>& modules() const { return modules_; }
-  // Of calls that the file names; empty of others.
+  // Returns the frames of calls that the file itself names; empty for others.
   std::vector<SourceFrame> CallBefore(std::uint64_t return_address) const;
 
  private:
@@ -137,37 +140,39 @@ class ObjectsTally {
   std::vector<ThreadStack> stacks_;
   std::map<std::uint64_t, std::vector<SourceFrame>> calls_;  // by return address
   std::uint64_t elsewhere_ = 0;
-  FirstRows<LiveObject, HotterObject> objects_;    // by object alone
-  std::map<std::uint64_t, ElementsRow> elements_;  // by their object's start
+  FirstRows<LiveObject, HotterObject> objects_;    // only by object
+  std::map<std::uint64_t, ElementsRow> elements_;  // by the start of their object
 };
 
-// Reads what is left of the file, and the names of its frames from the programs' files.
-// By object, `most_objects` as ObjectsTally has it.
+// Reads the rest of the file, and the names of its frames from the programs' files. `most_objects`
+// limits the rows by object (ObjectsTally).
 ObjectsReport MakeObjects(ObjectsReader& reader, std::string file, ObjectsBy by,
                           std::optional<std::size_t> most_objects = std::nullopt);
-// Writes `from` with the names of its calls, as far as the programs' and libraries' files have
-// them, so that a report needs none of these. What it has been given before it keeps.
+// Writes `from` to `to` with the names of its calls, as far as the files of programs and libraries
+// have them. A report of `to` needs none of these files. Names that `from` already has are kept.
 Result<StreamEnd> NameObjects(const std::filesystem::path& from, const std::filesystem::path& to);
 
-// "make_node (tree.c:42) < main (tree.c:99)", innermost first; as many as a line takes.
+// Returns "make_node (tree.c:42) < main (tree.c:99)", innermost first, with as many frames as a
+// line takes.
 std::string FramesText(const std::vector<SourceFrame>& frames, std::size_t most = 3);
-// What the calls allocate for: the type that a C++ allocator was made for, else "by make_node": the
-// innermost function that is not of the C++ library.
+// Names what the calls allocate for: the type of the C++ allocator, else "by make_node", which is
+// the innermost function outside of the C++ library.
 std::string TypeText(const std::vector<SourceFrame>& frames);
 std::string_view NameOf(ObjectsBy by);
 std::string FileName(const std::string& path);  // without its folders
 Json FramesJson(const std::vector<SourceFrame>& frames);
 
-// Keeps the first ones.
+// Keeps the first `rows` rows.
 void LimitRows(ObjectsReport& report, std::size_t rows);
 
 std::string ObjectsText(const ObjectsReport& report);
 std::string ObjectsJson(const ObjectsReport& report);
 std::string ObjectsCsv(const ObjectsReport& report);
-// A line for each of the stacks, "outermost;...;innermost accesses", as flame graphs are made of.
+// Returns a line for each stack, "outermost;...;innermost accesses": the input of flame graph
+// tools.
 std::string ObjectsFolded(const ObjectsReport& report);
-std::string FoldedElement(std::string text);  // of a stack that is folded
-// "main;make_node", outermost first.
+std::string FoldedElement(std::string text);  // one element of a folded stack
+// Returns "main;make_node", outermost first.
 std::string FoldedFrames(const std::vector<SourceFrame>& frames);
 
 }  // namespace tmprof

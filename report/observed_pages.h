@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pages were observed, and when last: what of an object's bytes was, while it lived.
+// Remembers which pages were observed, and when last. It tells which bytes of an object were
+// observed while it lived.
 
 #pragma once
 
@@ -13,11 +14,12 @@ namespace tmprof {
 
 class ObservedPages {
  public:
-  // In an epoch that ended at `end`, which is no earlier than those seen before.
+  // Notes pages that were observed in an epoch that ended at `end`. Precondition: `end` does not
+  // descend.
   void See(PageKey first, PageCount pages, MonotonicTime end);
 
-  // Of the addresses [start, end), those on pages that were observed in an epoch which ended after
-  // `since`.
+  // Returns how many bytes of [start, end) are on pages that were observed in an epoch that ended
+  // after `since`.
   std::uint64_t BytesSince(TargetId target, std::uint64_t start, std::uint64_t end,
                            MonotonicTime since) const;
 
@@ -28,7 +30,7 @@ class ObservedPages {
   };
   using Spans = std::map<PageKey, Span>;  // by their first page, disjoint
 
-  // No span lies on both sides of `at`.
+  // Splits spans: afterwards no span lies on both sides of `at`.
   void SplitAt(PageKey at);
 
   Spans spans_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pages of a table, each once, however many rows tell of it.
+// Lists the pages of a table, each once, however many rows have it.
 
 #pragma once
 
@@ -14,11 +14,12 @@
 
 namespace tmprof {
 
-// A span is the pages of one row or, where several processes map pages, a piece with all rows that
-// hold it. Its number is the row's, or the piece's behind all rows of the table.
+// A span is the pages of one row. If several processes map pages, a span is a piece of them with
+// all rows that hold it. A row's span has the row's number. Pieces are numbered behind all rows of
+// the table.
 class PageSpans {
  public:
-  // The table must stay as it is wherever the spans are used.
+  // Precondition: the table does not change while the spans are used.
   PageSpans(const EvidenceTable& table, const SharedPages& shared)
       : rows_(table.size()), mappers_(table.key, table.span_pages, shared) {}
 
@@ -46,7 +47,8 @@ class PageSpans {
     }
   }
 
-  // visit(row, the part of the row's pages that the span has, where the row's process maps it).
+  // Calls visit(row, part of the row's pages that the span has, start of the span in the row's
+  // process).
   template <typename Visit>
   void ForEachRow(const EvidenceTable& table, std::size_t span, Visit visit) const {
     if (span < rows_) {

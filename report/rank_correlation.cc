@@ -10,11 +10,11 @@
 namespace tmprof {
 namespace {
 
-// What entries are ranked by, in groups of equal value, ascending.
+// The values that entries are ranked by, in groups of equal value, ascending.
 struct Groups {
   std::vector<std::size_t> group_of;  // by entry
   std::vector<double> pages;          // by group
-  std::vector<double> rank;           // by group: the mean of its pages', the first page having 1
+  std::vector<double> rank;  // by group: the mean of its pages' ranks; the first page has rank 1
 
   double TiedPairs() const {
     double pairs = 0;
@@ -45,7 +45,7 @@ Groups GroupBy(const std::vector<ScoredPages>& entries, double ScoredPages::* va
   return groups;
 }
 
-// Pages by score group; the sum of those below a group takes log n (Fenwick, 1994).
+// Counts pages by score group. The sum over the groups below one takes log n steps (Fenwick, 1994).
 class PageCounts {
  public:
   explicit PageCounts(std::size_t groups) : sums_(groups + 1) {}
@@ -66,9 +66,9 @@ class PageCounts {
   double total_ = 0;
 };
 
-// Concordant pairs less discordant ones. `entries` ascend by truth.
+// Returns concordant pairs minus discordant ones. `entries` ascend by truth.
 double NetPairs(const std::vector<ScoredPages>& entries, const Groups& scores) {
-  PageCounts counts(scores.pages.size());  // of entries of lesser truth
+  PageCounts counts(scores.pages.size());  // of entries with a lower truth
   double net = 0;
   for (std::size_t start = 0; start < entries.size();) {
     std::size_t end = start;

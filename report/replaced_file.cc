@@ -33,8 +33,8 @@ bool IsSameFile(const struct stat& one, const struct stat& other) {
   return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
-// Standard output and error, by any name such as /dev/stdout: others hold them open and would go on
-// with the old file.
+// True if the file is standard output or error, by any name such as /dev/stdout. Other programs
+// hold such a file open and would go on with the old one.
 bool IsOpenElsewhere(const struct stat& file) {
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
     struct stat status{};
@@ -73,13 +73,14 @@ Result<ReplacedFile> ReplacedFile::Create(const fs::path& file, mode_t mode) {
     }
   }
   for (int number = 1;; ++number) {
-    // A program that was killed may have left one of this name.
+    // A killed program may have left a file with this name.
     std::string aside = fmt::format("{}.{}-{}", target.string(), ::getpid(), number);
     UniqueFd fd(::open(aside.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     if (!fd && errno == EEXIST) continue;
     if (!fd) return Fail(Refused("create a file beside", file.string(), errno));
     ReplacedFile replaced(std::move(target), std::move(aside), std::move(fd));
-    // A file that root writes anew stays its owner's. The mode last: a change of owner drops bits.
+    // If root replaces a file, it keeps its owner. The mode is set last because a change of owner
+    // drops bits.
     if (kept && ::geteuid() == 0 && ::fchown(replaced.fd(), kept->st_uid, kept->st_gid) != 0) {
       return Fail(Refused("keep the owner of file", file.string(), errno));
     }
@@ -111,7 +112,7 @@ Status ReplacedFile::Write(std::string_view bytes) {
 
 Status ReplacedFile::Commit() {
   if (aside_.empty()) return {};
-  // Some file systems tell of a full disk only here.
+  // Some file systems report a full disk only here.
   if (::fsync(fd()) != 0) return Fail(Refused("write file", file_.string(), errno));
   if (::rename(aside_.c_str(), file_.c_str()) != 0) {
     return Fail(Refused("replace file", file_.string(), errno));

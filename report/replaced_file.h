@@ -13,19 +13,17 @@
 
 namespace tmprof {
 
-// The file is written beside the one that it replaces, and renamed once it is whole: a full disk,
-// or a program that is killed, leaves the file that was there. Devices, pipes and what is open as
-// standard output or error are appended to as they are, and a symbolic link keeps pointing where it
-// does.
+// The file is written beside the one that it replaces, and renamed when it is whole. If the disk is
+// full or the program is killed, the old file stays. Devices, pipes and files that are open as
+// standard output or error are appended to directly. A symbolic link keeps its target.
 class ReplacedFile {
  public:
-  // `mode` is that of a new file; one that was there keeps its own. Refuses a trace that is being
-  // recorded.
+  // A new file gets `mode`; an existing one keeps its own. Refuses a trace that is being recorded.
   static Result<ReplacedFile> Create(const std::filesystem::path& file, mode_t mode);
 
   ReplacedFile(ReplacedFile&& other) noexcept;
   ReplacedFile& operator=(ReplacedFile&&) = delete;
-  ~ReplacedFile();  // removes what was not committed
+  ~ReplacedFile();  // removes the new file unless it was committed
 
   int fd() const { return fd_.get(); }
   // The path to write to until Commit(), for callers that open files by name.

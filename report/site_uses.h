@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each allocation site had and where, from the epochs of a trace: what report/object_advice.h
-// goes by.
+// Sums up what each allocation site had and where, from the epochs of a trace (for
+// report/object_advice.h).
 
 #pragma once
 
@@ -26,13 +26,14 @@ struct SiteUse {
   double objects_at_peak = 0;
 };
 
-// Follows what malloc(3) and its like gave out: what was mapped has pages of its own.
+// Follows objects of malloc(3) and its like. Memory from mmap(2) has pages of its own and is not
+// followed.
 class SiteUses : private ObjectMap::Visitor {
  public:
-  // Epochs are to be seen from the first on.
+  // Precondition: it sees all epochs from the first on.
   void See(const EpochProfile& epoch);
 
-  // As SpanUses::Take().
+  // Has the preconditions of SpanUses::Take().
   std::vector<SpanUse> TakeSpans() { return spans_.Take(); }
 
   const std::map<std::uint32_t, SiteUse>& sites() const { return sites_; }
@@ -40,7 +41,7 @@ class SiteUses : private ObjectMap::Visitor {
   // Build IDs by path.
   const std::map<std::string, std::string>& build_ids() const { return build_ids_; }
   bool tracked() const { return tracked_; }
-  // Whether what is not known to be allocated was not.
+  // True: memory without a known object is not allocated.
   bool all_are_recorded() const { return all_are_recorded_; }
   std::uint64_t lost() const { return lost_; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The unit in which all sizes of a table or an axis are given.
+// The unit of all sizes of a table or an axis.
 
 #pragma once
 

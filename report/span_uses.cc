@@ -10,12 +10,12 @@
 namespace tmprof {
 namespace {
 
-// Calls `visit` for those nodes of a binary tree that are together over its leaves [first, last),
-// of twice the logarithm of their number at most. The root is node 1, the children of node n are 2
-// n and 2 n + 1, and leaf i is node `leaves` + i.
+// Calls `visit` for the fewest nodes of a binary tree that together cover its leaves [first, last):
+// at most twice the logarithm of their number. The root is node 1, the children of node n are 2 n
+// and 2 n + 1, and leaf i is node `leaves` + i.
 //
-// What many spans have of many parts is added up over such trees: differences of running sums would
-// leave nothing of parts that were hardly seen beside those that were seen often.
+// Sums of many spans over many parts are kept in such trees. Differences of running sums would lose
+// parts that were hardly seen beside parts that were seen often.
 template <typename Visit>
 void EachNodeOver(std::size_t leaves, std::size_t first, std::size_t last, Visit visit) {
   for (first += leaves, last += leaves; first < last; first /= 2, last /= 2) {
@@ -24,7 +24,7 @@ void EachNodeOver(std::size_t leaves, std::size_t first, std::size_t last, Visit
   }
 }
 
-// Of what is spread evenly over pages.
+// A use that is spread evenly over pages.
 struct PageUse {
   double weight = 0;
   std::vector<SiteShare> shares;
@@ -39,7 +39,7 @@ struct PageUse {
   }
 };
 
-// Spans of which each but the first overlaps one before it.
+// Appends the disjoint parts of these spans. Each span but the first overlaps an earlier one.
 void AppendParts(std::span<const SpanUse> spans, std::vector<SpanUse>& parts) {
   std::vector<Vpn> bounds;
   for (const SpanUse& span : spans) bounds.insert(bounds.end(), {span.pages.start, span.pages.end});
@@ -71,7 +71,7 @@ void AppendParts(std::span<const SpanUse> spans, std::vector<SpanUse>& parts) {
 }  // namespace
 
 double EvidenceOf(const PageColumns& pages, std::size_t record) {
-  // Less than a single reference by more than epochs of a recording can add up to.
+  // A weight so far below a single reference that all epochs of a recording cannot add up to one.
   constexpr double kNothingSeen = 1e-9;
   return static_cast<double>(pages.references[record]) +
          static_cast<double>(pages.load_samples[record]) +

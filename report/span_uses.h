@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What spans of pages held over the epochs of a trace, and which of its accesses are theirs: the
-// one definition by which views of objects and advice on them share out accesses.
+// Tells which objects spans of pages held over the epochs of a trace, and which of the accesses are
+// theirs. Views of objects and advice on them share out accesses by this definition alone.
 //
-// Accesses are estimated over the whole trace (rank/total_ranker.h). An epoch has the part of a
-// span's that its evidence in that epoch is of all its evidence; who held the span then has its
-// share of that.
+// Accesses are estimated over the whole trace (rank/total_ranker.h). An epoch gets a part of a
+// span's accesses: the span's evidence in that epoch / its evidence in all epochs. The objects that
+// held the span then get their shares of this part.
 
 #pragma once
 
@@ -21,24 +21,24 @@
 
 namespace tmprof {
 
-// Of a page record, in what part its epoch is one of those in which its pages were accessed. Above
-// 0: epochs in which nothing was seen count where there are no others.
+// Returns the evidence of a page record, by which a span's accesses are shared out among epochs. It
+// is above 0: epochs without any evidence count if there are no others.
 double EvidenceOf(const PageColumns& pages, std::size_t record);
 
 struct SiteShare {
-  std::uint32_t site = 0;      // of the trace; then its place in the advice
-  double recorded = 0;         // of the objects that were recorded
-  double with_unrecorded = 0;  // and those that they stand for, which lie elsewhere
+  std::uint32_t site = 0;      // of the trace; later its index in the advice
+  double recorded = 0;         // share of the recorded objects
+  double with_unrecorded = 0;  // and of the objects that they stand for, which lie elsewhere
 };
 
 void AddTo(std::vector<SiteShare>& shares, const SiteShare& added);
 
-// What a span of pages held, on average over the epochs, each by its evidence.
+// The mean of what a span of pages held over the epochs, weighted by their evidence.
 struct SpanUse {
   TargetId target;
   VpnRange pages;
   double weight = 0;
-  std::vector<SiteShare> shares;  // ascending by site; sums, to be divided by the weight
+  std::vector<SiteShare> shares;  // ascending by site; sums, which have to be divided by `weight`
 
   double page_count() const { return static_cast<double>(pages.size().value()); }
 };
@@ -48,11 +48,11 @@ class SpanUses {
   // Adds the evidence of all of the epoch's records.
   void See(const EpochProfile& epoch);
 
-  // Of the record's span.
+  // Returns the use of the record's span.
   SpanUse& Of(const PageColumns& pages, std::size_t record);
 
-  // Ascending and disjoint: where spans' bounds changed, each part has what is its own of every
-  // span that held it. To be called once.
+  // Returns ascending, disjoint parts. If the bounds of spans changed, each part has its own share
+  // of every span that held it. Precondition: it is called once.
   std::vector<SpanUse> Take();
 
  private:
@@ -71,25 +71,25 @@ class SpanUses {
   std::unordered_map<Key, SpanUse, Hash> spans_;
 };
 
-// Of each span, what rows of the table have there. Precondition: spans are as SpanUses::Take()
-// gives them.
+// Returns the accesses that rows of the table have in each span. Precondition: `spans` came from
+// SpanUses::Take().
 std::vector<double> SpanAccesses(const std::vector<SpanUse>& spans, const EvidenceTable& table,
                                  const Scores& scores);
 
-// What each epoch has of the accesses, record by record.
+// Tells the part of the accesses that each epoch has, record by record.
 class EpochAccesses {
  public:
-  EpochAccesses() = default;  // of no page
-  // Of all epochs that `spans` saw.
+  EpochAccesses() = default;  // has no pages
+  // `spans` has seen all epochs, and Take() is called here.
   EpochAccesses(SpanUses& spans, const EvidenceTable& table, const Scores& scores);
 
-  // Of one of the records that were seen.
+  // Precondition: the record was seen.
   double Of(const PageColumns& pages, std::size_t record) const;
 
  private:
-  std::vector<PageKey> parts_;  // where each begins; ascending and disjoint
-  // By node of a tree over the parts: accesses for a unit of evidence of each of its pages, added
-  // up over its pages.
+  std::vector<PageKey> parts_;  // start of each part; ascending, disjoint
+  // By node of a binary tree over the parts: accesses per unit of evidence of each page, summed
+  // over the node's pages.
   std::vector<double> of_evidence_;
 };
 

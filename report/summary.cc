@@ -35,8 +35,8 @@ std::string Details(const SourceTotal& source) {
   return text;
 }
 
-// Of a note that is not of all the source's epochs: " (epoch 3)", " (epochs 3 to 9)", " (4 of the
-// epochs 3 to 9)".
+// Returns the epochs of a note that only some of the source's epochs have: " (epoch 3)", " (epochs
+// 3 to 9)", " (4 of the epochs 3 to 9)". Else "".
 std::string InEpochs(const SourceNote& note, std::uint64_t source_epochs) {
   if (note.epochs == source_epochs) return "";
   if (note.first_index == note.last_index) return fmt::format(" (epoch {})", note.first_index);
@@ -79,7 +79,7 @@ std::string TargetsText(const Coverage& coverage) {
   return table.Text();
 }
 
-// Empty where no page was cleared by itself.
+// Empty if no page was cleared by itself.
 std::string PricePerPoint(const Calibration& calibration) {
   const bool measured = calibration.ns_per_point.has_value();
   const auto price = measured ? calibration.ns_per_point : calibration.assumed_ns_per_point;
@@ -131,7 +131,8 @@ Kinds KindsOf(const UnobservableMemory& unobservable) {
            {"hugetlb", unobservable.hugetlb}}};
 }
 
-// A number that a file tells may be too large for bytes: the result is then the largest.
+// Returns bytes. If a file tells a number that is too large for bytes, the result is the largest
+// number.
 std::uint64_t BytesOf(PageCount pages) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
   return pages.value() > kMost / kBasePageBytes ? kMost : pages.value() * kBasePageBytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trace holds, how it was made and what it cost.
+// Summarises a trace: its contents, how it was made and what it cost.
 
 #pragma once
 
@@ -13,7 +13,8 @@ namespace tmprof {
 struct Summary {
   Coverage coverage;  // totals included
 
-  // Accessed bits cleared, from the sources' detail "clears"; unknown where no source reports it.
+  // Returns the accessed bits that were cleared, from the sources' detail "clears"; nullopt if no
+  // source reports it.
   std::optional<std::uint64_t> Clears() const;
 };
 

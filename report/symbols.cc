@@ -19,7 +19,7 @@
 namespace tmprof {
 namespace {
 
-// The dynamic linker's name of the pages that the kernel gives, which are no file.
+// The dynamic linker's name of the pages that the kernel provides; they are no file.
 constexpr std::string_view kKernelPages = "linux-vdso";
 
 bool IsFile(const LoadedModule& module) {
@@ -35,8 +35,8 @@ bool IsTheOneLoaded(Dwfl_Module* found, const LoadedModule& module) {
          std::string_view(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(size));
 }
 
-// The compilation unit; null where there is none. Not by .debug_aranges, which clang does not
-// write.
+// Returns the compilation unit; null if there is none. It does not use .debug_aranges, which clang
+// does not write.
 Dwarf_Die* UnitAt(Dwfl_Module* module, std::uint64_t address, Dwarf_Addr& bias) {
   for (Dwarf_Die* unit = nullptr; (unit = ::dwfl_module_nextcu(module, unit, &bias)) != nullptr;) {
     if (::dwarf_haspc(unit, address - bias) == 1) return unit;
@@ -59,7 +59,7 @@ void SetPlace(SourceFrame& frame, const char* file, int line) {
   frame.line = line;
 }
 
-// Where an inlined function was called.
+// Sets the place at which an inlined function was called.
 void SetCallPlace(SourceFrame& frame, Dwarf_Die& inlined, Dwarf_Die& unit) {
   Dwarf_Files* files = nullptr;
   std::size_t count = 0;
@@ -78,18 +78,18 @@ struct FreeScopes {
 };
 using Scopes = std::unique_ptr<Dwarf_Die, FreeScopes>;
 
-// The scopes around an address as they are nested in the code, innermost first.
+// Returns the scopes around an address in the order of nesting, innermost first.
 int ScopesAt(Dwarf_Die& unit, Dwarf_Addr address, Scopes& scopes) {
   Dwarf_Die* found = nullptr;
   if (::dwarf_getscopes(&unit, address, &found) <= 0) return 0;
-  const Scopes by_name(found);  // those of an inlined function are where it was written
+  const Scopes by_name(found);  // the scopes of an inlined function are where it was written
   Dwarf_Die* nested = nullptr;
   const int count = ::dwarf_getscopes_die(by_name.get(), &nested);
   scopes.reset(nested);
   return count;
 }
 
-// `outer` is the function by the symbol table.
+// `outer` is the function that the symbol table has.
 std::vector<SourceFrame> Expanded(SourceFrame outer, Dwarf_Die& unit, Dwarf_Addr address) {
   SourceFrame place = outer;
   int line = 0;
@@ -119,14 +119,14 @@ struct Symbols::State {
   ~State() { ::dwfl_end(dwfl); }
 
   char* debug_path = nullptr;
-  // Of the file, or by its build ID below /usr/lib/debug.
+  // Debug information is in the file, or found by build ID below /usr/lib/debug.
   const Dwfl_Callbacks callbacks = {.find_elf = ::dwfl_build_id_find_elf,
                                     .find_debuginfo = ::dwfl_build_id_find_debuginfo,
                                     .section_address = ::dwfl_offline_section_address,
                                     .debuginfo_path = &debug_path};
   Dwfl* dwfl = ::dwfl_begin(&callbacks);
   std::vector<LoadedModule> modules;
-  std::vector<Dwfl_Module*> found;  // of `modules`; null where the file is not there
+  std::vector<Dwfl_Module*> found;  // parallel to `modules`; null if the file is gone
 };
 
 Symbols::Symbols(std::vector<LoadedModule> modules, std::string program, CheckFiles check)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions and source lines of a program's addresses, by its files' symbols and debug information.
+// Finds functions and source lines of a program's addresses, by its files' symbols and debug
+// information.
 
 #pragma once
 
@@ -15,26 +16,26 @@
 namespace tmprof {
 
 enum class CheckFiles : std::uint8_t {
-  kBuildIds,  // that they are still those that were loaded
-  kNo,        // they were loaded just now
+  kBuildIds,  // they must still be the files that were loaded
+  kNo,        // the modules were loaded just now
 };
 
 // Not thread-safe.
 class Symbols {
  public:
-  // Of files that fail the check there are no names. `program` is the path of the module that has
-  // none.
+  // Files that fail the check have no names. `program` is the path of the module whose own path is
+  // empty.
   Symbols(std::vector<LoadedModule> modules, std::string program,
           CheckFiles check = CheckFiles::kBuildIds);
   ~Symbols();
   Symbols(const Symbols&) = delete;
   Symbols& operator=(const Symbols&) = delete;
 
-  // Of the call that returns to `return_address`, at least one: where the compiler inlined, the
-  // functions that it made one, innermost first.
-  // Without a module where several had the address, one after the other.
+  // Returns the call that returns to `return_address`. It has at least one frame, and more if the
+  // compiler inlined functions into one, innermost first. The module is empty if several modules
+  // had the address one after the other.
   std::vector<SourceFrame> CallBefore(std::uint64_t return_address) const;
-  // Paths of modules whose files are not there, or others by now.
+  // Returns the paths of modules whose files are gone or have changed.
   std::vector<std::string> Missing() const;
 
  private:
@@ -42,10 +43,11 @@ class Symbols {
   std::unique_ptr<State> state_;
 };
 
-// Bytes of the note that its linker wrote; empty: it has none, or cannot be read.
+// Returns the bytes of the note that the file's linker wrote; empty: there is none, or the file
+// cannot be read.
 std::string BuildIdOf(const std::string& path);
 
-// As the compiler's source has it; as it is where it is no mangled name.
+// Returns the name as in the source; a name that is not mangled is returned unchanged.
 std::string Demangled(std::string_view symbol);
 
 }  // namespace tmprof

@@ -18,7 +18,7 @@
 namespace tmprof {
 namespace {
 
-// Leaves it to the reader to say what else is wrong with the file.
+// Refuses pipes. Other faults of the file are left to its reader.
 Status RequireRereadable(const std::filesystem::path& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!fd || ::lseek(fd.get(), 0, SEEK_CUR) >= 0 || errno != ESPIPE) return {};
@@ -68,7 +68,7 @@ Status RefuseToOverwrite(const Trace& trace, const std::filesystem::path& output
 }
 
 Status RefuseToOverwrite(const std::filesystem::path& input, const std::filesystem::path& output) {
-  std::error_code ignored;  // of a file that does not exist, which is no other file
+  std::error_code ignored;  // set if the file does not exist, and then it is no other file
   if (!std::filesystem::equivalent(input, output, ignored)) return {};
   return Fail(BadInput("write file", output.string(), "it is the trace, or what is read beside it",
                        "name another file"));

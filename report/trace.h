@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every view is made from: a trace that can be read from its start more than once.
+// The input of every view: a trace that can be read from its start more than once.
 
 #pragma once
 
@@ -21,25 +21,25 @@
 namespace tmprof {
 
 struct Trace {
-  std::string name;                           // as titles show it
-  std::optional<std::filesystem::path> path;  // unset: not of a file
+  std::string name;                           // for titles
+  std::optional<std::filesystem::path> path;  // unset: it has no file
   TraceInfo info;
-  // Size of the last-level cache that is modelled where too few accesses to memory were sampled.
-  // nullopt: none is. No trace tells it by itself.
+  // Size of the last-level cache that is modelled if too few accesses to memory were sampled.
+  // nullopt: none is modelled. No trace contains it.
   std::optional<std::uint64_t> llc_bytes = std::nullopt;
-  std::vector<std::string> notes;  // what readers must know, beside what the trace tells itself
+  std::vector<std::string> notes;  // facts for readers that are not in the trace itself
   std::function<Result<std::unique_ptr<EpochStream>>()> open;
 };
 
-// Refuses a pipe or whatever else cannot be read a second time.
+// Refuses a pipe or anything else that cannot be read a second time.
 Result<Trace> OpenTraceFile(const std::filesystem::path& path);
 
-// The error's advice names the owner if `path` may not be read and belongs to somebody else, as a
-// trace recorded under sudo does.
+// Returns the error. Its advice names the owner if `path` may not be read and belongs to somebody
+// else, which is the case for a trace recorded under sudo.
 Error ExplainRefusal(Error error, const std::filesystem::path& path);
 Error ExplainOwner(Error error, uid_t owner, uid_t reader);
 
-// Refuses an output that is the file the trace is read from, by whatever name: the output
+// Refuses an output that is the file the trace is read from, by whatever name, because the output
 // would replace it.
 Status RefuseToOverwrite(const Trace& trace, const std::filesystem::path& output);
 Status RefuseToOverwrite(const std::filesystem::path& input, const std::filesystem::path& output);
@@ -54,7 +54,7 @@ struct EpochRange {
   friend bool operator==(const EpochRange&, const EpochRange&) = default;
 };
 
-// Hands the epochs of `range` to `visit` in order. Fails only where the trace cannot be opened.
+// Hands the epochs of `range` to `visit` in order. Fails only if the trace cannot be opened.
 Result<StreamEnd> ReadEpochs(const Trace& trace, EpochRange range,
                              const std::function<void(const EpochProfile&)>& visit);
 

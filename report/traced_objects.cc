@@ -49,7 +49,7 @@ struct Before {
   }
 };
 
-// What is unknown adds nothing to what is known.
+// Adds a value if it is known.
 void AddKnown(std::optional<double>& sum, const std::optional<double>& more) {
   if (more) sum = sum.value_or(0) + *more;
 }
@@ -59,13 +59,13 @@ void AddHeats(std::vector<double>& heats, const std::vector<double>& more) {
   for (std::size_t node = 0; node < more.size(); ++node) heats[node] += more[node];
 }
 
-// Of threads of one name, the stacks are one; so are data of one name in several files.
+// Stacks of threads with one name are one type, and so are data of one name in several files.
 std::string TypeOf(const Row& row) {
   if (row.kind == Kind::kAllocated || row.kind == Kind::kMapped) return TypeText(row.site.frames);
   return row.site.name.empty() ? "unknown" : row.site.name;
 }
 
-// One row of each type and kind instead of rows of sites.
+// Makes one row of each type and kind instead of rows of sites.
 std::vector<Row> ByType(const std::vector<Row>& sites) {
   std::map<std::pair<Kind, std::string>, Row> types;
   for (const Row& site : sites) {
@@ -111,10 +111,10 @@ bool HasSampler(const EpochProfile& epoch) {
   });
 }
 
-// Which pages are in tier 2 or below.
+// Tells which pages are in tier 2 or below.
 class SlowNodes {
  public:
-  // Of a recording on a machine of these tiers (TraceInfo), unless they are given.
+  // Takes the tiers of the recorded machine (TraceInfo), unless nodes are given.
   SlowNodes(const std::vector<std::vector<NodeId>>& tiers,
             const std::optional<std::vector<NodeId>>& given) {
     if (given) {
@@ -132,9 +132,9 @@ class SlowNodes {
     slow_->erase(std::ranges::unique(*slow_).begin(), slow_->end());
   }
 
-  // Ascending; unset: nobody knows.
+  // Ascending; nullopt: unknown.
   const std::optional<std::vector<NodeId>>& nodes() const { return slow_; }
-  // Unset: unknown.
+  // nullopt: unknown.
   std::optional<bool> Holds(std::optional<NodeId> node) const {
     if (!slow_ || !node) return std::nullopt;
     if (std::ranges::binary_search(*slow_, *node)) return true;
@@ -147,10 +147,10 @@ class SlowNodes {
   std::optional<std::vector<NodeId>> fast_;  // unset: all others
 };
 
-// What all epochs that are shown have together.
+// Evidence of all chosen epochs together.
 class Observed {
  public:
-  // `llc_bytes` as of Trace.
+  // `llc_bytes` is that of Trace.
   explicit Observed(std::optional<std::uint64_t> llc_bytes)
       : llc_bytes_(llc_bytes),
         ranker_(RankModel::kRate, llc_bytes),
@@ -165,10 +165,10 @@ class Observed {
     has_samplers_ = has_samplers_ || HasSampler(epoch);
   }
 
-  // Accessed bits alone tie the scale to accesses.
+  // True: accessed bits were read. Nothing else ties the scale to accesses.
   bool has_looks() const { return has_looks_; }
   bool has_samplers() const { return has_samplers_; }
-  // Exact counts have no part in it. Refuses what KnownEvidence::Choose() does.
+  // Chooses the basis without exact counts. Refuses what KnownEvidence::Choose() refuses.
   Result<RankBasis> Basis(RankWeight weight, const std::string& trace) const {
     Result<RankBasis> basis =
         known_.Choose({.weight = weight}, RankModel::kRate, RankUse::kPlace, "list objects", trace);
@@ -282,7 +282,7 @@ class Tally : public ObjectMap::Visitor {
 
   void End(const TracedObject& object, MonotonicTime end) override {
     if (was_shown_) AddLife(object, end);
-    // A mapping of which a part went may have others.
+    // A mapping that lost a part may have other parts.
     if (IsByObject() && object.kind != Kind::kMapped) ended_.push_back(object.label);
   }
 
@@ -293,7 +293,7 @@ class Tally : public ObjectMap::Visitor {
     sum.is_at_page = sum.is_at_page || (options_.page && Holds(after, *options_.page));
   }
 
-  // What ended had its share until then.
+  // Objects that ended had their shares until now.
   void EndEpoch(const EpochProfile& /*epoch*/) override {
     for (const std::size_t label : ended_) {
       Finish(sums_[label]);
@@ -308,7 +308,7 @@ class Tally : public ObjectMap::Visitor {
     if (!IsShown(pages, record)) return;
     if (options_.page && !Holds(object, *options_.page)) return;
     Sum& sum = sums_[object.label];
-    // Those that it stands for lie elsewhere.
+    // The objects that this one stands for lie elsewhere.
     const double counted = share * (options_.page ? 1 : object.weight);
     const double heat = (pages.references[record] + SamplesOf(pages, record)) * counted;
     const double accesses = has_looks_ ? AccessesOf(pages, record) * counted : 0;
@@ -342,11 +342,11 @@ class Tally : public ObjectMap::Visitor {
   }
 
  private:
-  // Of a site, or of an object.
+  // The sums of a site or of an object.
   struct Sum {
     Row row;
     std::uint32_t site = kUnknownSite;
-    std::size_t number = 0;  // in the order in which they were seen
+    std::size_t number = 0;  // in order of appearance
     double age_ns = 0;
     bool is_at_page = false;
     bool was_sampled = false;  // a sampler was on while it lived
@@ -370,7 +370,7 @@ class Tally : public ObjectMap::Visitor {
             options_.page->value() < pages.vpn[record].value() + pages.span_pages[record]);
   }
 
-  // Else nobody knows whether it was accessed.
+  // False: it is unknown if the page was accessed.
   static bool IsObserved(const PageColumns& pages, std::size_t record) {
     return pages.looks[record] > 0 || SamplesOf(pages, record) > 0;
   }
@@ -429,7 +429,7 @@ class Tally : public ObjectMap::Visitor {
     return rest;
   }
 
-  // As the order of `nodes` has it, in each row.
+  // Orders the columns of each row by node.
   void SortNodes() {
     std::vector<std::size_t> order(result_.nodes.size());
     std::iota(order.begin(), order.end(), 0);
@@ -448,7 +448,7 @@ class Tally : public ObjectMap::Visitor {
     }
   }
 
-  // In an epoch that is shown.
+  // Counts an object in a chosen epoch.
   void Count(const TracedObject& object) {
     Sum& sum = sums_[object.label];
     sum.row.objects += object.weight;
@@ -457,7 +457,7 @@ class Tally : public ObjectMap::Visitor {
     sum.is_at_page = sum.is_at_page || (options_.page && Holds(object, *options_.page));
   }
 
-  // Of an epoch that is shown, before what happened in it.
+  // Notes if a sampler is on, before the events of a chosen epoch are handled.
   void NoteSampler(const EpochProfile& epoch) {
     const bool was_sampled = is_sampled_;
     is_sampled_ = HasSampler(epoch);
@@ -483,7 +483,7 @@ class Tally : public ObjectMap::Visitor {
     if (has_looks_) AddObserved(object, sum.row);
   }
 
-  // Of what ends now, or lived until the last epoch ended.
+  // Adds the observed bytes of an object that ends now, or that lived until the last epoch ended.
   void AddObserved(const TracedObject& object, Row& row) const {
     std::uint64_t start = object.start;
     std::uint64_t end = object.end();
@@ -526,7 +526,7 @@ class Tally : public ObjectMap::Visitor {
     Row& row = sum.row;
     if (row.objects <= 0 || (options_.page && !sum.is_at_page)) return;
     row.lifetime = nanoseconds(std::llround(sum.age_ns / row.objects));
-    // A sampler looks everywhere: where it has no sample there was none.
+    // A sampler looks everywhere. No sample means that there was none.
     if (sum.was_sampled) row.samples = row.samples.value_or(0);
     found_.Add({.row = std::move(row), .site = sum.site}, sum.number);
   }
@@ -554,17 +554,17 @@ class Tally : public ObjectMap::Visitor {
   TracedObjectsOptions options_;
   SlowNodes slow_;
   bool has_looks_ = false;
-  bool is_sampled_ = false;     // the last epoch that was shown
-  std::vector<Times> sampled_;  // of epochs that were shown, where they follow each other as one
-  bool is_ranked_;              // rows go by something else than all accesses
+  bool is_sampled_ = false;     // in the last chosen epoch
+  std::vector<Times> sampled_;  // times of chosen epochs with a sampler; successive ones are joined
+  bool is_ranked_;              // rows are ordered by something else than all accesses
   EpochAccesses accesses_;
-  EpochAccesses ranked_;  // of is_ranked_
+  EpochAccesses ranked_;  // if is_ranked_
   ObservedPages observed_;
   ObjectMap map_{*this};
   TracedObjects result_;
   MonotonicTime last_;
-  std::uint64_t next_index_ = 0;  // after the last epoch that was shown
-  bool was_shown_ = false;        // an epoch
+  std::uint64_t next_index_ = 0;  // index behind the last chosen epoch
+  bool was_shown_ = false;        // any epoch was chosen
   struct {
     double references = 0;
     double samples = 0;
@@ -574,13 +574,13 @@ class Tally : public ObjectMap::Visitor {
     bool estimated = false;
   } in_objects_;
   std::map<std::uint32_t, ObjectSite> sites_;
-  std::map<std::optional<NodeId>, std::size_t> node_of_;  // place
+  std::map<std::optional<NodeId>, std::size_t> node_of_;  // its index in `nodes`
   std::vector<Sum> sums_;                                 // by label
   std::vector<std::size_t> unused_;
-  std::vector<std::size_t> ended_;  // in this epoch
+  std::vector<std::size_t> ended_;  // labels that ended in this epoch
   std::size_t next_number_ = 0;
   std::map<std::pair<Kind, std::uint32_t>, std::size_t> label_of_;  // by site
-  std::map<std::pair<Kind, std::uint32_t>, double> heat_of_sites_;  // as TracedObjects::stacks
+  std::map<std::pair<Kind, std::uint32_t>, double> heat_of_sites_;  // for TracedObjects::stacks
   FirstRows<Found, Before> found_{options_.by == ObjectsBy::kType ? std::nullopt : options_.limit};
 };
 
@@ -591,15 +591,15 @@ std::optional<double> ShareOf(const std::optional<double>& part, const std::opti
   return ShareOf(*part, *all);
 }
 
-// Its references and accesses are of that part alone.
+// True: the row's references and accesses are of its observed part alone.
 bool IsObservedInPart(const Row& row) { return row.ObservedShare().value_or(1) < 1; }
 
-// What stands for others is an estimate; nothing is not.
+// Marks an estimate; a value of 0 is none.
 std::string Marked(bool is_estimated, double value, std::string text) {
   return is_estimated && value > 0 ? "~" + std::move(text) : text;
 }
 
-// Beside the names of kinds.
+// Stands beside the names of kinds.
 constexpr std::string_view kElsewhere = "elsewhere";
 
 // "nodes 2, 3"
@@ -622,8 +622,8 @@ std::string Title(const std::optional<NodeId>& node) {
   return node ? fmt::format("node {}", node->value()) : "node unknown";
 }
 
-// A node that the recorded machine has not is a slip, of which a share of 0 would tell nothing.
-// One may have come after the recording had begun: then there are pages on it.
+// Refuses a node that the recorded machine does not have: a share of 0 would hide the slip. A node
+// may have been added after the recording began; then it has pages.
 Status RequireNodes(const Trace& trace, const TracedObjects& objects) {
   if (!objects.options.tier2 || trace.info.tiers.empty()) return {};
   std::vector<NodeId> there;
@@ -663,7 +663,7 @@ std::optional<double> TracedObjects::InTier2(const std::optional<TierWeight>& we
 
 namespace {
 
-// Of a row, or what lies elsewhere; unset: unknown.
+// Returns the weight of a row, or of `elsewhere`; nullopt: unknown.
 std::optional<double> WeightOf(const TracedObjects& objects, const auto& row) {
   if (objects.ranked) return row.ranked;
   if (objects.accesses) return row.accesses;
@@ -705,7 +705,7 @@ Result<TracedObjects> MakeTracedObjects(const Trace& trace, const TracedObjectsO
   const Result<RankBasis> basis = observed.Basis(options.weight, trace.name);
   if (!basis) return Fail(basis.error());
   Tally tally(options, SlowNodes(trace.info.tiers, options.tier2), observed, *basis);
-  // What lives in the epochs that are chosen may be older.
+  // Objects that live in the chosen epochs may be older.
   const EpochRange until{.first = 0, .end = options.epochs.end};
   Result<StreamEnd> end =
       ReadEpochs(trace, until, [&](const EpochProfile& epoch) { tally.See(epoch); });
@@ -718,13 +718,13 @@ Result<TracedObjects> MakeTracedObjects(const Trace& trace, const TracedObjectsO
 
 namespace {
 
-// Name of `ranked`.
+// Names `ranked`.
 std::string_view RankedName(const TracedObjects& objects) {
   return objects.basis.weight == RankWeight::kMemory ? "accesses to memory"
                                                      : "accesses by accessed bits";
 }
 
-// `ranked` of a row or of all, if it counts this.
+// Returns `ranked` of a row or of all if it counts this weight.
 std::optional<double> IfCounts(const TracedObjects& objects, RankWeight weight,
                                const std::optional<double>& ranked) {
   return objects.basis.weight == weight ? ranked : std::nullopt;
@@ -791,7 +791,7 @@ std::string TracedObjectsText(const TracedObjects& objects) {
   const auto add_heat = [&](std::vector<std::string>& cells, const std::optional<double>& heat,
                             const std::optional<double>& all, bool is_estimated) {
     cells.push_back(OrUnknown(heat, [&](double count) {
-      // Of a page, no others are counted.
+      // Sums for one page leave out the objects that others stand for.
       return Marked(is_estimated && !objects.options.page, count, Significant(count));
     }));
     cells.push_back(OrUnknown(ShareOf(heat, all), Percent));

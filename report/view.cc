@@ -42,7 +42,7 @@ std::string Spell(const Data& data, Format format, Text text, ToJson json, ToCsv
   return {};
 }
 
-// Of the epochs that were chosen, there are some.
+// Refuses chosen epochs if the file has none of them.
 Status RequireEpochs(std::uint64_t found, const EpochRange& chosen, std::string_view file) {
   if (chosen.IsAll() || found > 0) return {};
   const bool open = chosen.end == EpochRange{}.end;
@@ -51,7 +51,7 @@ Status RequireEpochs(std::uint64_t found, const EpochRange& chosen, std::string_
       fmt::format("the {} has none of them", file), "without --epochs, all that it has are shown"));
 }
 
-// A process that was chosen is one of these.
+// Refuses a chosen process that was not profiled.
 template <typename Pids>
 Status RequireProcess(const std::optional<Pid>& chosen, const Pids& profiled) {
   if (!chosen || profiled.contains(*chosen)) return {};
@@ -59,7 +59,7 @@ Status RequireProcess(const std::optional<Pid>& chosen, const Pids& profiled) {
                        "it was not profiled in these epochs", "the summary lists the targets"));
 }
 
-// What was chosen to be shown is in the trace.
+// Refuses chosen epochs and processes that the trace does not have.
 Status RequireChosen(const TraceTotals& totals, const ViewOptions& options) {
   if (Status epochs = RequireEpochs(totals.epochs, options.epochs, "trace"); !epochs) return epochs;
   std::set<Pid> pids;
@@ -118,7 +118,7 @@ Result<Rendered> RenderCoverage(const Trace& trace, const ViewOptions& options, 
 
 Result<Rendered> RenderHeatmap(const Trace& trace, const ViewOptions& options, Format format,
                                bool with_png) {
-  // Text and picture differ in their number of cells, so that each is made for its own.
+  // Text and picture have different numbers of cells, and each is made with its own.
   const auto make = [&](std::size_t columns, std::size_t rows) {
     return MakeHeatmap(trace, {.model = options.model,
                                .weight = options.weight,
@@ -243,7 +243,8 @@ Result<Rendered> RenderObjects(ObjectsReader& objects, std::string file, const V
   return rendered;
 }
 
-// Of a page that was not observed there is an answer where something is known to have been there.
+// Refuses a page of which nothing is known. A page that was not observed is accepted if something
+// is known to have been there.
 Status RequirePage(const TracedObjects& objects) {
   const std::optional<Vpn>& page = objects.options.page;
   if (!page || objects.page_observed || !objects.rows.empty()) return {};
@@ -402,7 +403,7 @@ Status RequirePicture(const View& view) {
 
 namespace {
 
-// Refuses accesses to memory to a view that tells nothing of them.
+// Refuses accesses to memory for a view that tells nothing of them.
 Status RequireOf(const View& view, std::optional<RankSource> by, RankModel model) {
   if (by != RankSource::kMemory) return {};
   if (model == RankModel::kSum) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All views behind one call. A new view is a file pair and a row of the table in view.cc.
+// Renders all views by one call. A new view is a file pair and a row of the table in view.cc.
 
 #pragma once
 
@@ -34,30 +34,30 @@ struct ViewOptions {
   std::optional<Pid> pid;                 // unset: all; `heatmap`: the hottest
   std::optional<VpnRange> addresses;      // `heatmap`; unset: by its style
   std::vector<double> wss_rates = WorkingSetOptions{}.rates;  // `wss`; ascending
-  bool heatmap_raw = false;                          // only what was observed in a cell's time
-  std::optional<HeatmapStyle> heatmap_style;         // unset: by how the trace was recorded
+  bool heatmap_raw = false;                   // a cell uses only what was observed in its time
+  std::optional<HeatmapStyle> heatmap_style;  // unset: chosen by how the trace was recorded
   std::uint64_t ping_pong_epochs = kPingPongEpochs;  // `moves`
   ObjectsBy objects_by = ObjectsBy::kSite;           // `objects`
   std::optional<Vpn> page;                           // `objects` of a trace; unset: all
-  std::optional<std::uint64_t> object;               // `hot`: by an address of it; unset: all pages
-  std::optional<std::vector<NodeId>> tier2;          // `objects` of a trace; unset: as it says
-  std::optional<HotGroup> hot_group;                 // `hot`; unset: each span by itself
-  ObjectProfiles counts;                             // `hot`, `objects` of a trace
-  bool folded = false;                               // `objects`: the stacks, too
-  std::size_t text_columns = 80;                     // width of the terminal
-  std::size_t text_rows = 24;                        // rows of a heat map in text
+  std::optional<std::uint64_t> object;         // `hot`: an address of the object; unset: all pages
+  std::optional<std::vector<NodeId>> tier2;    // `objects` of a trace; unset: the trace's tiers
+  std::optional<HotGroup> hot_group;           // `hot`; unset: each span by itself
+  ObjectProfiles counts;                       // `hot`, `objects` of a trace
+  bool folded = false;                         // `objects`: the stacks, too
+  std::size_t text_columns = 80;               // width of the terminal
+  std::size_t text_rows = 24;                  // rows of a heat map in text
   std::optional<std::size_t> heatmap_columns;  // at most; unset: as many as the output shows well
   std::optional<std::size_t> heatmap_rows;     // at most; unset: as many as the output shows well
 };
 
 struct Rendered {
   std::string output;
-  std::optional<std::string> png;                    // the bytes of the file, where asked for
-  std::optional<std::string> folded = std::nullopt;  // stacks, where asked for
-  StreamEnd end;  // of the file; the output tells of what came before
+  std::optional<std::string> png;                    // bytes of the file, if it was asked for
+  std::optional<std::string> folded = std::nullopt;  // stacks, if they were asked for
+  StreamEnd end;                                     // of the file; the output covers all before it
 };
 
-// What a view may or may not look at in ViewOptions.
+// Names of the ViewOptions that a view may read.
 inline constexpr std::string_view kViewOptions[] = {
     "by",    "rank-model", "limit",     "pid",    "addresses", "style",
     "page",  "object",     "ping-pong", "folded", "epochs",    "counts",
@@ -66,10 +66,11 @@ inline constexpr std::string_view kViewOptions[] = {
 struct View {
   std::string_view name;
   std::string_view description;             // one line
-  std::span<const std::string_view> reads;  // of kViewOptions
+  std::span<const std::string_view> reads;  // out of kViewOptions
   bool has_png = false;
-  bool by_memory = false;  // it can go by accesses to memory
-  // Of what it is: a trace, a ledger, an object profile; one of these, or the first and the last.
+  bool by_memory = false;  // it can rank by accesses to memory
+  // The functions for its input: a trace, a ledger or an object profile. One of them is set, or the
+  // first and the last.
   Result<Rendered> (*render)(const Trace& trace, const ViewOptions& options, Format format,
                              bool with_png) = nullptr;
   Result<Rendered> (*render_ledger)(LedgerReader& ledger, const ViewOptions& options,
@@ -86,20 +87,20 @@ Result<const View*> FindView(std::string_view name);
 // Refuses a picture of a view that has none.
 Status RequirePicture(const View& view);
 
-// Refuses a view of ledgers; a picture of a view that has none; epochs, a process, addresses or
-// object profiles of which the trace has nothing.
+// Refuses a view of ledgers and a picture of a view that has none. Also refuses epochs, a process,
+// addresses or object profiles of which the trace has nothing.
 Result<Rendered> RenderView(std::string_view name, const Trace& trace, const ViewOptions& options,
                             Format format, bool with_png = false);
 
-// Reads what is left of the ledger. Refuses a view of traces, and epochs of which it has nothing.
+// Reads the rest of the ledger. Refuses a view of traces, and epochs that the ledger does not have.
 Result<Rendered> RenderLedgerView(std::string_view name, LedgerReader& ledger,
                                   const ViewOptions& options, Format format);
 
-// Reads what is left of the object profile, which came from `file`. Refuses a view of others.
+// Reads the rest of the object profile, which came from `file`. Refuses a view of other files.
 Result<Rendered> RenderObjectsView(std::string_view name, ObjectsReader& objects, std::string file,
                                    const ViewOptions& options, Format format);
 
-// Replaces `path` whole, or leaves it as it was (ReplacedFile).
+// Replaces `path` whole, or leaves it unchanged (ReplacedFile).
 Status WriteFile(const std::filesystem::path& path, std::string_view bytes);
 
 }  // namespace tmprof

@@ -17,11 +17,11 @@
 namespace tmprof {
 namespace {
 
-// Of SourceStatus::details, what is a state at the epoch's end and not a number of events in it:
-// the same pages stand there again in the next epoch.
+// Those SourceStatus::details that are a state at the end of an epoch and not a number of events in
+// it. The same pages are counted again in the next epoch.
 constexpr std::string_view kLevels[] = {"unclearable_pages", "regions", "region_bytes"};
 
-// Whether two texts are the same but for their numbers.
+// True if two texts differ only in their numbers.
 bool SameButForNumbers(std::string_view a, std::string_view b) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   auto in_a = a.begin();
@@ -49,7 +49,8 @@ class SourceSum {
   void Add(const SourceStatus& status, const EpochProfile& epoch) {
     ++total_.epochs;
     total_.label = status.label;
-    total_.state = std::min(total_.state, status.state);  // declared from the most to the least
+    // Declared from the most to the least active.
+    total_.state = std::min(total_.state, status.state);
     if (!status.note.empty()) AddNote(status.note, epoch.index);
     const bool is_off = status.state == SourceState::kUnavailable;
     if (status.duty_cycle || is_off) {
@@ -136,7 +137,7 @@ struct TargetSum {
   }
 };
 
-// A sampler's observations have an address; what it took besides stands in its details.
+// Describes a sampler's observations, which have an address, and the other samples in its details.
 std::string SampleShares(const SourceTotal& sampler) {
   const std::optional<std::uint64_t> no_address = sampler.Detail("no_address");
   const std::optional<std::uint64_t> kernel_mode = sampler.Detail("kernel_mode");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace read once and added up: what most views start from. Memory is bounded by the footprint.
+// Reads a trace once and adds it up. Most views start from the result. Memory is bounded by the
+// footprint.
 
 #pragma once
 
@@ -19,13 +20,13 @@
 
 namespace tmprof {
 
-// What a source said of itself in some of its epochs. Notes that differ in numbers only are one, in
-// its latest wording.
+// A source's own note in some of its epochs. Notes that differ only in numbers are one, in its
+// latest wording.
 struct SourceNote {
   std::string text;
-  std::uint64_t first_index = 0;  // of the epochs that have it
+  std::uint64_t first_index = 0;  // of the epochs with this note
   std::uint64_t last_index = 0;
-  std::uint64_t epochs = 0;  // how many of them have it
+  std::uint64_t epochs = 0;  // number of epochs with this note
 };
 
 // One source over all epochs. A sum with an unknown term is unknown.
@@ -36,16 +37,17 @@ struct SourceTotal {
   SourceState state =
       SourceState::kUnavailable;  // the most it ever was: active, gated, unavailable
   std::optional<SampleSubject> samples_of;
-  // The same in all epochs in which the source was not unavailable; nullopt: unknown, or they
+  // Set if all epochs in which the source was not unavailable agree; nullopt: unknown, or they
   // differ.
   std::optional<std::uint64_t> accesses_per_sample;
   // Mean duty cycle, weighted by epoch length; an unavailable source is off.
   std::optional<double> active_ratio;
   std::optional<std::uint64_t> observations;
   std::optional<std::uint64_t> lost;
-  std::vector<NamedCount> details;  // sums; of a level, as `unclearable_pages`, the largest
-  std::uint64_t epochs = 0;         // that list the source
-  std::vector<SourceNote> notes;    // in order of appearance
+  // Sums; of a level such as `unclearable_pages` the largest value.
+  std::vector<NamedCount> details;
+  std::uint64_t epochs = 0;       // epochs that list the source
+  std::vector<SourceNote> notes;  // in order of appearance
 
   std::optional<std::uint64_t> Detail(std::string_view detail) const;
 };
@@ -58,7 +60,8 @@ struct TargetTotal {
   std::string command;
   bool exited = false;
   std::optional<std::chrono::nanoseconds> cpu_time;
-  bool by_regions = false;  // in some epoch: which of a region's pages were looked at is unknown
+  // In some epoch, so that it is unknown which of a region's pages were looked at.
+  bool by_regions = false;
 };
 
 struct TraceTotals {
@@ -76,11 +79,11 @@ struct TraceTotals {
   std::vector<SourceTotal> sources;  // in order of appearance
   std::vector<TargetTotal> targets;  // ascending by id
   std::chrono::nanoseconds profiler_cpu_time{0};
-  std::optional<PageCount> most_resident;     // at the end of an epoch; as of ResidentPages()
-  std::optional<double> accesses_per_sample;  // as of SampleScale
+  std::optional<PageCount> most_resident;     // at the end of an epoch (ResidentPages())
+  std::optional<double> accesses_per_sample;  // from SampleScale
   // Size of the cache whose model tells accesses to memory; nullopt: samples do, or nothing does.
   std::optional<std::uint64_t> modelled_llc_bytes;
-  bool llc_is_refuted = false;  // as of Estimates::cache_is_refuted; by ChooseBasis()
+  bool llc_is_refuted = false;  // by Estimates::cache_is_refuted; ChooseBasis() sets it
   // Names what the scores of a view count (ChooseBasis()).
   RankBasis basis;
 
@@ -88,9 +91,9 @@ struct TraceTotals {
   const TargetTotal* FindTarget(TargetId id) const;
   // Has the ID alone if no epoch listed the target.
   TargetTotal TargetOf(TargetId id) const;
-  // Whether the target is this process; any is, where none is asked for.
+  // True if the target is this process, or if no process is asked for.
   bool IsOf(TargetId id, std::optional<Pid> pid) const;
-  // Whether a source of this role delivered in any epoch; without one, its counts are unknown.
+  // True if a source of this role delivered in any epoch. False: its counts are unknown.
   bool Delivered(SourceRole role) const;
 };
 
@@ -102,23 +105,24 @@ struct WholeTrace {
   KnownEvidence known{};
 };
 
-// Whether any source saw an access: what makes a page part of the footprint.
+// True if any source saw an access, which makes a page part of the footprint.
 bool Accessed(const Evidence& evidence);
 
 Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRange epochs);
 
-// Chooses what a view goes by, and keeps it in `whole.totals`. Refuses what KnownEvidence::Choose()
-// does, and says by what it was attempted.
+// Chooses what a view ranks by, and keeps it in `whole.totals`. Refuses what
+// KnownEvidence::Choose() refuses. The error says that `attempted` was attempted.
 Status ChooseBasis(WholeTrace& whole, const RankChoice& asked, std::string attempted);
 
-// Refuses to tell accesses from samples alone: how many accesses one stands for is unknown.
+// Refuses to tell accesses from samples alone, because it is unknown how many accesses one stands
+// for.
 Status RequireAccesses(const WholeTrace& whole, RankSource by, std::string attempted);
 
-// What a reader of a ranking by `source` must know: blind spots of the samplers that fed it, and
-// what cut the trace short.
+// Returns what a reader of a ranking by `source` must know: blind spots of the samplers behind it,
+// and why the trace ends early.
 std::vector<std::string> Caveats(const TraceTotals& totals, RankSource source);
 
-// What one unit of score is: "accesses (estimated)", "samples (expected)", "references + samples" …
+// Names the unit of a score: "accesses (estimated)", "samples (expected)", "references + samples" …
 std::string ScoreUnit(const TraceTotals& totals, RankModel model, RankSource source);
 
 }  // namespace tmprof

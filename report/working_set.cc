@@ -116,7 +116,7 @@ class MostResident {
     sum_ = sum;
   }
 
-  // Precondition: `set` has no more than one target for each page.
+  // Precondition: no two targets of `set` have a page in common.
   void Tell(const std::map<TargetId, double>& visited, WorkingSet& set) const {
     if (most_.empty()) return;
     set.resident = sum_;
@@ -266,7 +266,7 @@ class ChanceAdder {
     }
   }
 
-  // Precondition: all is finished.
+  // Precondition: Finish() was called.
   void Tell(const ChancesOverTime& over_time, WorkingSet& set) const {
     set.is_shared = is_shared_;
     double visited = 0;
@@ -319,7 +319,7 @@ class ChanceAdder {
     std::vector<double> reaches;
     std::vector<double> idle;
     std::vector<bool> not_seen{};
-    std::vector<bool> was_there{};  // a mapper, for so long
+    std::vector<bool> was_there{};  // any mapper was there for so long
 
     // Joins the chances of a page that another process maps, too. They are independent.
     void Join(const Chances& other) {
@@ -479,7 +479,7 @@ Result<StreamEnd> AddExactRows(const Trace& trace, const WholeTrace& whole, Work
     times.Add(epoch);
     WorkingSet::Row row{.start = epoch.start, .end = epoch.end, .any_ran = false, .at_least = {}};
     std::vector<double> pages(set.options.rates.size());
-    std::map<std::pair<PageKey, std::uint32_t>, double> shared;  // to the highest rate
+    std::map<std::pair<PageKey, std::uint32_t>, double> shared;  // key to the highest rate
     const auto add = [&](double rate, std::uint32_t span) {
       for (std::size_t r = 0; r < pages.size(); ++r) {
         if (rate >= set.options.rates[r]) pages[r] += span;

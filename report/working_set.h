@@ -59,11 +59,11 @@ struct WorkingSet {
   std::vector<Row> rows;       // one if nothing tells that rates changed
   std::vector<Size> at_least;  // mean over the time in which processes ran; empty: unknown
   std::vector<Idle> idle;      // ages that some process was there for; empty: unknown
-  PageCount visited;           // with an estimate; exact: that were accessed
-  // The most at one time. nullopt: the trace does not tell, or several processes map a page, which
-  // counts for each of them.
+  PageCount visited;           // pages with an estimate; exact: pages that were accessed
+  // The most at any time. nullopt: the trace does not tell, or several processes map a page and it
+  // counts for each.
   std::optional<PageCount> resident;
-  // The pages of these that are not visited. nullopt: it is not known how many are resident.
+  // Resident pages that were not visited. nullopt: it is not known how many are resident.
   std::optional<PageCount> never_visited;
   std::optional<OfResident> of_resident;
   std::string why_no_resident;  // set if there is no `of_resident`

@@ -26,7 +26,7 @@ constexpr double kTickSize = 14;
 constexpr double kBand = 0.25;  // opacity
 using enum Canvas::Across;
 
-// Apart for colour-blind readers (Okabe and Ito, 2008).
+// Colour-blind readers can tell these apart (Okabe and Ito, 2008).
 constexpr std::array<Colour, 6> kColours = {{{0.0, 0.45, 0.70},
                                              {0.0, 0.62, 0.45},
                                              {0.90, 0.62, 0.0},
