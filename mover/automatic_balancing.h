@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the kernel moves pages between nodes by itself.
+// Tells if the kernel moves pages between nodes by itself.
 
 #pragma once
 
@@ -9,8 +9,9 @@
 
 namespace tmprof {
 
-// What to tell of kernel.numa_balancing where it is not 0
-// (Documentation/admin-guide/sysctl/kernel.rst); nothing: it is off, or the kernel has none.
+// Returns a warning if kernel.numa_balancing is not 0
+// (Documentation/admin-guide/sysctl/kernel.rst). nullopt: it is off, or the kernel does not have
+// it.
 std::optional<std::string> WarningOfAutomaticBalancing(
     const std::filesystem::path& setting = "/proc/sys/kernel/numa_balancing");
 

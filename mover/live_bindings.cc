@@ -10,9 +10,9 @@ namespace {
 
 constexpr int kMovingRarity = 100;
 constexpr int kDecidingRarity = 1000;
-// A clock that hardly goes on is no reason to read all the time.
+// A clock that hardly advances must not cause constant readings.
 constexpr std::chrono::nanoseconds kLeastAge = std::chrono::milliseconds(1);
-// What is decided by older knowledge is not moved by it, and moving reads anew for deciding, too.
+// Moves check what older readings decided, and their readings serve decisions, too.
 constexpr std::chrono::nanoseconds kLeastDecidingAge = std::chrono::seconds(5);
 constexpr std::chrono::nanoseconds kMostAge = std::chrono::minutes(10);
 
@@ -30,7 +30,7 @@ LiveBindings::Reading LiveBindings::ReadAll(Pid pid) {
   Reading reading;
   const MonotonicTime began = clock_.Now();
   std::optional<Error> refusal;
-  // The mappings first: what is mapped meanwhile is newer.
+  // Mappings are read first: memory that is mapped meanwhile is newer.
   if (reader_.mappings_are_cheaper()) {
     if (auto mappings = reader_.ReadMappings(pid)) {
       reading.mappings = *std::move(mappings);
@@ -107,7 +107,7 @@ void LiveBindings::Read(TargetId target, Pid pid) {
   std::optional<Reading> reading = Find(target);
   const MonotonicTime now = clock_.Now();
   const bool is_old = !reading || !reading->full || now >= reading->good_for_moving;
-  // Another may have read it meanwhile.
+  // Another thread may have read it meanwhile.
   if (!is_old && now < reading->mappings_good) return;
   if (is_old || !CheckMappings(*reading, pid)) reading = ReadAll(pid);
   Keep(target, *std::move(reading));

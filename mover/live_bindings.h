@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What memory policies and cpusets say of targets, read again as often as that is worth.
+// Keeps the memory policies and cpusets of targets, and reads them again as often as the cost
+// allows.
 
 #pragma once
 
@@ -19,23 +20,24 @@
 
 namespace tmprof {
 
-// Thread-safe. Deciding takes what is older than moving does, which asks anew: what is moved goes
-// by a reading that is at most a hundred times as old as it took to make, so that at most a
-// hundredth of the time goes into it for each target, or 1 ms. Where that is long, as policies cost
-// a walk of page tables, mappings are asked for in between by the same rule, and what is in none
-// that was there at the reading is held back until the next.
+// Thread-safe. Decisions may use older readings than moves, because moves ask again. A reading that
+// took *t* is good for moves for 100 *t*, at least 1 ms: at most 1 % of the time goes into it for
+// each target. If reading policies is slow because the kernel walks page tables, mappings are read
+// in between by the same rule. Pages in mappings that are newer than the reading are held back
+// until the next one.
 class LiveBindings {
  public:
-  // Never null but where it could not be read.
+  // Null only if the bindings could not be read.
   using Shared = std::shared_ptr<const MemoryBinding>;
 
-  // Both must outlive it.
+  // Both arguments must outlive this object.
   LiveBindings(PolicyReader& reader, const Clock& clock);
 
-  // At most a thousandth of the time goes into it, and it is five seconds old, or as much more as
-  // that takes, ten minutes at most. What could not be read is tried again likewise.
+  // Returns a reading for decisions. It is renewed after a thousand times the time that it took,
+  // but after at least five seconds and at most ten minutes. A failed reading is tried again by the
+  // same rule.
   Result<Shared> ForDeciding(TargetId target, Pid pid);
-  // nullopt: Read() it first.
+  // nullopt: the caller has to call Read() first.
   std::optional<Shared> ForMoving(TargetId target) const;
   void Read(TargetId target, Pid pid);
 
@@ -44,16 +46,17 @@ class LiveBindings {
 
  private:
   struct Reading {
-    std::vector<VpnRange> mappings;  // that it is of, where they are asked for in between
-    std::shared_ptr<const MemoryBinding> full;  // null: it could not be read
-    std::shared_ptr<const MemoryBinding> now;   // but for what is newer
+    // Mappings at the time of `full`, if mappings are read in between.
+    std::vector<VpnRange> mappings;
+    std::shared_ptr<const MemoryBinding> full;  // null: the reading failed
+    std::shared_ptr<const MemoryBinding> now;   // `full` without newer mappings
     std::optional<Error> refusal;
-    MonotonicTime good_for_moving;  // until then
+    MonotonicTime good_for_moving;  // end of its use
     MonotonicTime good_for_deciding;
     MonotonicTime mappings_good;
   };
 
-  // Both with reading_ held.
+  // Precondition of both functions: reading_ is held.
   Reading ReadAll(Pid pid);
   Status CheckMappings(Reading& reading, Pid pid);
   std::optional<Reading> Find(TargetId target) const;
@@ -61,8 +64,8 @@ class LiveBindings {
 
   PolicyReader& reader_;
   const Clock& clock_;
-  std::mutex reading_;        // of reader_; taken first
-  mutable std::mutex mutex_;  // of all below; never held while something is read
+  std::mutex reading_;        // guards reader_; taken first
+  mutable std::mutex mutex_;  // guards all below; never held during a reading
   std::map<TargetId, Reading> readings_;
 };
 

@@ -87,7 +87,8 @@ std::optional<MappingPolicy> ParsePolicyLine(std::string_view line) {
   const auto start = TakeAddress(line);
   if (!start || !line.starts_with(' ')) return std::nullopt;
   line.remove_prefix(1);
-  // Names of two words are of policies under which pages stay, as their first words are.
+  // Policies whose names have two words let pages stay, and so do those named by the first word
+  // alone.
   const std::string_view policy = line.substr(0, line.find(' '));
   return MappingPolicy{.start = VpnOfAddress(*start),
                        .destinations = DestinationsUnder(policy),
@@ -99,7 +100,7 @@ std::vector<MappingPolicy> ParsePolicies(std::string_view numa_maps) {
   ForEachLine(numa_maps, [&](std::string_view line) {
     if (auto policy = ParsePolicyLine(line)) policies.push_back(*std::move(policy));
   });
-  // In order but where mappings changed while they were listed.
+  // The kernel lists mappings in order, unless they change meanwhile.
   std::ranges::stable_sort(policies, {}, &MappingPolicy::start);
   return policies;
 }
@@ -149,7 +150,7 @@ Result<Destinations> ReadCpusetIn(const fs::path& folder) {
   ForEachLine(*status, [&](std::string_view line) {
     if (line.starts_with(kField)) list = line.substr(kField.size());
   });
-  if (!list) return Destinations();  // a kernel without CONFIG_CPUSETS
+  if (!list) return Destinations();  // the kernel was built without CONFIG_CPUSETS
   Destinations nodes = ParseNodeList(*list);
   if (!nodes) {
     return Fail(BadInput(kAttempt, path.string(), "not a list of nodes: " + std::string(*list)));
@@ -157,7 +158,7 @@ Result<Destinations> ReadCpusetIn(const fs::path& folder) {
   return nodes;
 }
 
-// A main thread that has exited before the others has no memory to show; they have.
+// A main thread that exited before the others shows no memory. The other threads do.
 std::vector<fs::path> FoldersOfThreads(const fs::path& process) {
   std::vector<fs::path> folders{process};
   std::error_code stopped;
@@ -277,7 +278,7 @@ Result<MemoryBinding> ReadMemoryBinding(Pid pid, const fs::path& proc_root) {
       break;
     }
     if (!numa_maps || numa_maps->empty()) continue;
-    // The mappings last: one that is not there any more has no pages to be moved.
+    // Mappings are read last: a mapping that is gone has no pages to move.
     const Result<std::string> maps = ReadWhole(folder / "maps", kAttempt);
     if (!maps) return Fail(maps.error());
     Result<Destinations> cpuset = ReadCpusetIn(folder);

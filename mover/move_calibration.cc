@@ -48,7 +48,7 @@ void MoveCalibration::Observe(std::uint64_t epoch, std::chrono::nanoseconds leng
   for (auto watched = watched_.begin(); watched != watched_.end();) {
     const PageKey page = watched->first;
     Watched& move = watched->second;
-    if (move.moved_in >= epoch) {  // in part of the epoch it was elsewhere
+    if (move.moved_in >= epoch) {  // it was elsewhere for part of the epoch
       ++watched;
       continue;
     }

@@ -16,13 +16,13 @@
 
 namespace tmprof {
 
-// A move has so much time to pay for itself, and its prediction is checked over that time.
+// A move has this time to pay for itself, and its prediction is checked over this time.
 inline constexpr std::chrono::seconds kPaybackTime{10};
 
-// Sums over promoted pages, each for its first kPaybackTime in tier 1. An epoch counts for the
-// pages of which it tells anything, on both sides: nothing is known of what the others saved.
+// Sums over promoted pages, each for its first kPaybackTime in tier 1. An epoch counts on both
+// sides for the pages about which it tells anything. The savings of other pages are unknown.
 struct PromotionSavings {
-  std::uint64_t promotions = 0;  // of which some epoch told anything
+  std::uint64_t promotions = 0;  // promotions about which some epoch told anything
   double predicted_seconds = 0;  // of memory time, by the scores that decided
   double realised_seconds = 0;   // by the scores of later epochs
   friend bool operator==(const PromotionSavings&, const PromotionSavings&) = default;
@@ -30,12 +30,12 @@ struct PromotionSavings {
 
 class MoveCalibration {
  public:
-  // Watches so many promotions; more are not checked. Precondition: not 0.
+  // Watches at most this many promotions; further ones are not checked. Precondition: not 0.
   explicit MoveCalibration(std::size_t most_moves);
 
-  // A promotion that is over in `epoch`, after which its pages are in tier 1. Its score was made
-  // for an epoch of `decided_over`; an access saves `gap_ns`. A move of pages that are watched ends
-  // their watch.
+  // Notes a promotion that ended in `epoch`: from then on its pages are in tier 1. Its score was
+  // made for an epoch of length `decided_over`; an access saves `gap_ns`. A second move of watched
+  // pages ends their watch.
   void Promoted(const Move& move, std::chrono::nanoseconds decided_over, double gap_ns,
                 std::uint64_t epoch);
   // Notes any other move of pages.
@@ -45,7 +45,8 @@ class MoveCalibration {
                std::span<const SeenSpan> spans, Payback::Elsewhere elsewhere);
   // Forgets pages of a target that is no longer tracked, or of a file that no target maps any more.
   void Forget(TargetId target);
-  // To be called when scores get another unit: what is watched cannot be compared any more.
+  // Ends all watches. The caller calls it when scores get another unit, because they cannot be
+  // compared any more.
   void ForgetAll() { watched_.clear(); }
 
   bool watches_any() const { return !watched_.empty(); }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kUnplaced = static_cast<std::size_t>(-1);
 
-// What may give way: a span, or what is left of it.
+// A span that may give way, or the rest of it.
 struct Resident {
   std::size_t row;
   PageCount left;
@@ -34,13 +34,13 @@ bool MayGo(const PlacedSpan& span, NodeId to) {
   return span.others_let == nullptr || (*span.others_let)(span, to);
 }
 
-// Of a node of tier 1, the first to give way last.
+// Spans on a node of tier 1. The first one to give way is last.
 struct Stack {
   NodeId node;
   std::vector<Resident> residents;
 };
 
-// What is left to fill, as moves are decided.
+// The room that is left as moves are decided.
 class Room {
  public:
   Room(const Tiers& tiers, std::span<const NodeRoom> room) : tiers_(&tiers), left_(tiers.size()) {
@@ -50,22 +50,22 @@ class Room {
     }
   }
 
-  // Of a tier that has a capacity at all.
+  // Precondition: the tier has a capacity.
   void SetCapacityLeft(Tier tier, PageCount pages) { Left(tier) = pages; }
   std::optional<NodeId> InTier1(const PlacedSpan& span) const {
     return HasCapacity(kTier1, span.span) ? RoomiestOf(kTier1, span, span.span) : std::nullopt;
   }
-  // Whether no node that it may go to has room, whatever the capacity.
+  // True if no allowed node has room, whatever the capacity is.
   bool IsShortOfNode(const PlacedSpan& span) const { return !RoomiestOf(kTier1, span, span.span); }
-  // What must at least leave this node, or tier 1 where that alone is short of capacity, before the
-  // span fits in.
+  // Returns how much must leave this node before the span fits in, or tier 1 if only its capacity
+  // is short.
   PageCount ShortOf(const PlacedSpan& span, NodeId node) const {
     const PageCount capacity = LessOrNone(span.span, left_.front().value_or(span.span));
     if (!IsShortOfNode(span)) return capacity;
     const PageCount free = node.value() < free_.size() ? free_[node.value()] : PageCount(0);
     return std::max(capacity, LessOrNone(span.span, free));
   }
-  // Below its own tier, for so many pages of it.
+  // Returns a node below the span's tier with room for so many of its pages.
   std::optional<NodeId> Below(const PlacedSpan& span, PageCount pages) const {
     for (std::size_t number = tiers_->TierOf(span.node)->value() + std::size_t{1};
          number <= tiers_->size(); ++number) {
@@ -82,7 +82,7 @@ class Room {
     Take(*tiers_->TierOf(move.to), move.span);
     if (move.reason == MoveReason::kRoom) *left_.front() += move.span;
   }
-  // What a promotion leaves is free only after all demotions.
+  // Promotions free room for others only after all demotions.
   void Promote(const Move& move) {
     Of(move.to) -= move.span;
     Take(kTier1, move.span);
@@ -114,7 +114,7 @@ class Room {
   }
 
   const Tiers* tiers_;
-  std::vector<std::optional<PageCount>> left_;  // of the capacity of each tier; nothing: no limit
+  std::vector<std::optional<PageCount>> left_;  // of each tier's capacity; unset: no limit
   std::vector<PageCount> free_;                 // by node number
 };
 
@@ -150,7 +150,8 @@ class Decider {
 
   bool IsInTier1(std::size_t row) const { return tiers_->TierOf(placed_[row].node) == kTier1; }
 
-  // Where any of its leaves is: spans are cut and joined from one epoch to the next.
+  // True if any of its leaves was moved lately. Spans are cut and joined from one epoch to the
+  // next.
   bool IsCooling(std::size_t row) const {
     if (rules_->cool_down_epochs == 0) return false;
     const PlacedSpan& span = placed_[row];
@@ -178,7 +179,7 @@ class Decider {
     return false;
   }
 
-  // Of what is wanted, in the plan's order.
+  // Returns the rows of wanted pages, in the plan's order.
   std::vector<std::size_t> RowsOf(const Plan& plan) const {
     std::vector<std::size_t> by_key(plan.wanted.size());
     std::iota(by_key.begin(), by_key.end(), std::size_t{0});
@@ -193,14 +194,14 @@ class Decider {
     return rows;
   }
 
-  // Of a tier; nothing: no limit of its own.
+  // Returns the tier's capacity; nullopt: no limit of its own.
   std::optional<PageCount> CapacityOf(Tier tier) const {
     if (tier == kTier1) return rules_->capacity;
     const std::size_t i = tier.value() - 2U;
     return i < rules_->lower_capacities.size() ? rules_->lower_capacities[i] : std::nullopt;
   }
 
-  // What is used of each tier; what is left of its capacity, before anything leaves it.
+  // Sums up the used pages of each tier and the rest of its capacity, before anything leaves.
   void SumUp() {
     used_.resize(tiers_->size());
     for (const PlacedSpan& span : placed_) {
@@ -213,7 +214,7 @@ class Decider {
     }
   }
 
-  // What is in the tier and may give way, the first to go last.
+  // Finds the spans of the tier that may give way. The first one to go is last.
   void FindResidents(Tier tier, const std::vector<std::size_t>& wanted_rows) {
     std::vector<bool> wanted(placed_.size());
     for (const std::size_t row : wanted_rows) {
@@ -240,7 +241,7 @@ class Decider {
     return left != right ? left < right : other.key < span.key;
   }
 
-  // Of each node, how many stay, and of the last of these, how much.
+  // By node: the number of spans that stay, and the rest of the last one.
   struct Depth {
     std::size_t staying;
     PageCount left;
@@ -254,7 +255,7 @@ class Decider {
     return {staying, staying > 0 ? stack.residents[staying - 1].left : PageCount(0)};
   }
 
-  // The stack whose next one is the first to give way, of those whose nodes are asked for.
+  // Returns the stack whose next span is the first to give way, among the nodes asked for.
   template <typename IsAskedFor>
   std::optional<std::size_t> FirstToGo(const std::vector<Depth>& depths,
                                        IsAskedFor is_asked_for) const {
@@ -269,10 +270,11 @@ class Decider {
     return placed_[residents_[stack].residents[depth.staying - 1].row];
   }
 
-  // What finds no room below is out of the question for this decision: there only comes to be less.
+  // Drops a span that found no room below. It cannot find any later in this decision, because room
+  // only shrinks.
   void Drop(std::size_t stack) { residents_[stack].residents.pop_back(); }
 
-  // How much of a resident gives way where so much is to: whole leaves.
+  // Returns how many pages of a resident give way if `needed` are wanted: whole leaves.
   PageCount GivenBy(const Resident& resident, PageCount needed) const {
     const std::uint64_t leaf = placed_[resident.row].leaf.value();
     if (leaf == 0) return resident.left;
@@ -280,7 +282,7 @@ class Decider {
     return std::min(PageCount(leaves * leaf), resident.left);
   }
 
-  // Of the highest pages of what is left.
+  // Makes the move of the highest pages of the rest.
   Move GivingWay(const Resident& resident, PageCount pages, NodeId to, MoveReason reason) const {
     const PlacedSpan& span = placed_[resident.row];
     const Vpn first = span.key.vpn + (resident.left - pages);
@@ -296,7 +298,7 @@ class Decider {
     const std::optional<PageCount> capacity = CapacityOf(tier);
     PageCount& used = used_[tier.value() - 1U];
     if (tier != kTier1 && (!capacity || used <= *capacity)) return;
-    // Promotions are not to wait until a tier below is down to its capacity.
+    // Promotions do not wait until a lower tier is down to its capacity.
     const PageCount most =
         tier == kTier1 ? rules_->most_pages : PageCount(rules_->most_pages.value() / 2);
     FindResidents(tier, wanted_rows);
@@ -331,7 +333,7 @@ class Decider {
     room_.SetCapacityLeft(tier, *capacity - used);
   }
 
-  // Precondition: not kNot.
+  // Precondition: `held` is not kNot.
   std::uint64_t& CountOf(Held held) {
     switch (held) {
       case Held::kNot:
@@ -398,7 +400,7 @@ class Decider {
            Density(span) >= rules_->hysteresis * Density(other);
   }
 
-  // All or nothing: what would give way stays where not enough of it can.
+  // Promotes the span whole or not at all. If too few spans can give way, all of them stay.
   Verdict TryToPromote(const PlacedSpan& span) {
     if (Density(span) < CostOfMove(span)) return Verdict::kWithoutGain;
     if (too_full_) return *too_full_;
@@ -453,9 +455,9 @@ class Decider {
   std::uint64_t epoch_;
   Room room_;
   std::vector<PageCount> used_;      // of each tier
-  std::optional<Verdict> too_full_;  // why tier 1 stays above its capacity, where it does
-  PageCount pages_moved_;            // as decided so far
-  std::vector<Stack> residents_;     // of each node of one tier; at the end, of tier 1
+  std::optional<Verdict> too_full_;  // why tier 1 stays above its capacity, if it does
+  PageCount pages_moved_;            // by the moves decided up to now
+  std::vector<Stack> residents_;     // of each node of one tier; at the end of tier 1
   std::vector<Move> promotions_;
   MoveDecision decision_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of NUMA nodes as the kernel prints them.
+// Parses lists of NUMA nodes as the kernel prints them.
 
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace tmprof {
 
-// "0-2,5", ascending; white space around it is ignored. No node for an empty text, nothing for one
-// that is no such list.
+// Parses "0-2,5", ascending; white space around it is ignored. An empty text has no nodes. nullopt:
+// the text is not a list.
 std::optional<std::vector<NodeId>> ParseNodeList(std::string_view text);
 
 }  // namespace tmprof

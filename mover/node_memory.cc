@@ -27,7 +27,7 @@ struct Zone {
   std::vector<std::uint64_t> protection;  // by the highest zone that a request may be served from
 };
 
-// Taken off the front of `text`; empty at its end.
+// Takes a word off the front of `text`; empty at its end.
 std::string_view TakeWord(std::string_view& text) {
   const std::size_t begin = std::min(text.find_first_not_of(" \t(,)"), text.size());
   const std::size_t end = std::min(text.find_first_of(" \t(,)", begin), text.size());
@@ -40,7 +40,7 @@ std::optional<std::uint64_t> TakeNumber(std::string_view& text) {
   return ParseInteger<std::uint64_t>(TakeWord(text));
 }
 
-// Of "Node 0, zone   Normal".
+// Parses "Node 0, zone   Normal".
 std::optional<Zone> ZoneBegunBy(std::string_view line) {
   if (TakeWord(line) != "Node") return std::nullopt;
   const auto number = TakeNumber(line);
@@ -66,7 +66,7 @@ void Read(std::string_view line, Zone& zone) {
   }
 }
 
-// By the zone's place among those of its node, which is the kernel's number for it.
+// Returns the zone's index among the zones of its node, which is the kernel's number for it.
 std::size_t PlaceOfMovable(const std::vector<Zone>& zones, NodeId node) {
   std::size_t place = 0;
   for (const Zone& zone : zones) {
@@ -77,8 +77,8 @@ std::size_t PlaceOfMovable(const std::vector<Zone>& zones, NodeId node) {
   return place;
 }
 
-// What programs use is movable: any zone may serve it, up to ZONE_MOVABLE. Nothing where that is
-// not told.
+// Returns the allocatable pages. Programs use movable memory, which any zone up to ZONE_MOVABLE may
+// serve. nullopt: the file does not tell.
 std::optional<std::uint64_t> Allocatable(const Zone& zone, std::size_t movable) {
   if (!zone.free || !zone.high || movable >= zone.protection.size()) return std::nullopt;
   const std::uint64_t kept = *zone.high + zone.protection[movable];
@@ -98,7 +98,7 @@ Result<std::vector<NodeMemory>> ReadNodeMemory(const std::filesystem::path& zone
   std::ifstream stream(zoneinfo);
   if (!stream) return Fail(Refused(kReadFreeMemory, zoneinfo.string(), errno));
   std::vector<Zone> zones;
-  bool in_zone = false;  // and not in what it says of each CPU
+  bool in_zone = false;  // false while the lines are about a CPU
   for (std::string line; std::getline(stream, line);) {
     if (line.starts_with("Node ")) {
       auto begun = ZoneBegunBy(line);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may still be put on each node, by what the kernel says is free and by what it refused.
+// Tells how much may still be put on each node, by the memory that the kernel calls free and by
+// moves that it refused.
 
 #pragma once
 
@@ -17,16 +18,16 @@ namespace tmprof {
 
 class NodeRooms {
  public:
-  // `reserve` is kept on each node.
+  // `reserve` is kept free on each node.
   explicit NodeRooms(PageCount reserve) : reserve_(reserve) {}
 
   void SetReserve(PageCount reserve) { reserve_ = reserve; }
 
-  // That a move to this node failed as it was out of memory. What seemed free there is counted on
-  // again after a second; after twice as long each time that it is refused anew, a minute at most.
+  // Notes that a move to this node failed because it was out of memory. Its free memory is used
+  // again after a second. Each further refusal doubles that time, to at most a minute.
   void Refuse(NodeId node) { refused_.insert(node); }
 
-  // In the order of `nodes`, which are as of `now`.
+  // Returns the rooms in the order of `nodes`, which were read at `now`.
   std::vector<NodeRoom> At(std::span<const NodeMemory> nodes, MonotonicTime now);
 
  private:

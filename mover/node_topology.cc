@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Latencies closer than this are of one class: sockets differ by some percent among themselves,
-// CXL memory takes about twice as long as local DRAM (Sun et al., MICRO 2023).
+// Latencies within this factor are of one class. Sockets differ by some percent among themselves,
+// and CXL memory takes about twice as long as local DRAM (Sun et al., MICRO 2023).
 constexpr double kSameClass = 1.25;
 
 constexpr std::uint64_t kKibPerPage = kBasePageBytes / 1024;
@@ -39,7 +39,7 @@ std::optional<Integer> ToInteger(std::string_view text) {
   return value;
 }
 
-// The number behind `prefix` in a name such as "node12"; nothing for another name.
+// Returns the number behind `prefix` in a name such as "node12"; nullopt for another name.
 std::optional<std::uint16_t> NumberBehind(std::string_view prefix, std::string_view name) {
   if (!name.starts_with(prefix)) return std::nullopt;
   name.remove_prefix(prefix.size());
@@ -47,12 +47,12 @@ std::optional<std::uint16_t> NumberBehind(std::string_view prefix, std::string_v
   return ToInteger<std::uint16_t>(name);
 }
 
-// No node where the file is missing or says nothing that can be read.
+// Returns no node if the file is missing or unreadable.
 std::vector<NodeId> NodesIn(const fs::path& file) {
   return ParseNodeList(Contents(file)).value_or(std::vector<NodeId>{});
 }
 
-// Of "Node 0 MemFree:  123 kB".
+// Reads the pages from "Node 0 MemFree:  123 kB".
 std::optional<PageCount> PagesOf(const std::string& meminfo, std::string_view field) {
   const std::size_t at = meminfo.find(" " + std::string(field) + ":");
   if (at == std::string::npos) return std::nullopt;
@@ -63,7 +63,7 @@ std::optional<PageCount> PagesOf(const std::string& meminfo, std::string_view fi
   return PageCount(*kib / kKibPerPage);
 }
 
-// Of all nodes that are online, with memory or without.
+// Returns the folders of all online nodes, with or without memory.
 std::map<NodeId, fs::path> FoldersOfNodes(const fs::path& root) {
   std::map<NodeId, fs::path> folders;
   std::error_code error;
@@ -82,7 +82,8 @@ MemoryNode ReadNode(NodeId id, const fs::path& folder, const std::map<NodeId, fs
   const auto latency =
       ToInteger<std::int64_t>(Contents(folder / "access0/initiators/read_latency"));
   if (latency && *latency > 0) node.read_latency = std::chrono::nanoseconds(*latency);
-  // One number for each node that is online, ascending (drivers/base/node.c, node_read_distance()).
+  // The file has one number for each online node, ascending (drivers/base/node.c,
+  // node_read_distance()).
   std::istringstream distances(Contents(folder / "distance"));
   for (const auto& [other, path] : all) {
     std::uint32_t distance = 0;
@@ -92,7 +93,7 @@ MemoryNode ReadNode(NodeId id, const fs::path& folder, const std::map<NodeId, fs
 }
 
 std::vector<std::vector<NodeId>> ReadKernelTiers(const fs::path& root) {
-  std::map<std::uint16_t, std::vector<NodeId>> by_number;  // the lower, the faster
+  std::map<std::uint16_t, std::vector<NodeId>> by_number;  // a lower number is faster
   std::error_code error;
   for (const fs::directory_entry& entry :
        fs::directory_iterator(root / "virtual/memory_tiering", error)) {
@@ -105,7 +106,8 @@ std::vector<std::vector<NodeId>> ReadKernelTiers(const fs::path& root) {
   return tiers;
 }
 
-// The lower the number, the faster. A class begins where a number is `factor` times its first.
+// Groups nodes into classes; a lower number is faster. A new class begins when a number exceeds
+// `factor` times the first one of the class before.
 std::vector<std::vector<NodeId>> Classes(std::vector<std::pair<double, NodeId>> nodes,
                                          double factor) {
   std::ranges::sort(nodes);
@@ -131,7 +133,7 @@ std::vector<std::vector<NodeId>> ByLatency(const NodeTopology& topology) {
   return Classes(std::move(nodes), kSameClass);
 }
 
-// Of a node with CPUs the distance is that of the node itself, however far the others are.
+// The distance of a node with CPUs is its distance to itself, however far the others are.
 std::vector<std::vector<NodeId>> ByDistance(const NodeTopology& topology) {
   std::set<NodeId> with_cpus;
   for (const MemoryNode& node : topology.nodes) {
@@ -153,7 +155,7 @@ struct Division {
   const char* evidence;
 };
 
-// Nothing: all memory is of one class.
+// nullopt: all memory is of one class.
 std::optional<Division> DivideBest(const NodeTopology& topology) {
   Division ways[] = {
       {topology.tiers, "the kernel's memory tiers"},

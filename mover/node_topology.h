@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel says of NUMA nodes with memory. The root is given, so that tests read a directory
-// tree of their own.
+// Reads what the kernel tells about NUMA nodes with memory. The root is an argument so that tests
+// can read a directory tree of their own.
 
 #pragma once
 
@@ -22,22 +22,22 @@ struct MemoryNode {
   NodeId id;
   bool has_cpus = false;
   PageCount total;
-  // For its nearest CPUs, of the firmware (ACPI HMAT); nothing where that does not say.
+  // For its nearest CPUs, from the firmware (ACPI HMAT). Unset: the firmware does not tell.
   std::optional<std::chrono::nanoseconds> read_latency;
-  std::map<NodeId, std::uint32_t> distance;  // ACPI SLIT: 10 is the node itself
+  std::map<NodeId, std::uint32_t> distance;  // ACPI SLIT: the distance to the node itself is 10
 };
 
 struct NodeTopology {
   std::vector<MemoryNode> nodes;           // with memory, ascending by id
-  std::vector<std::vector<NodeId>> tiers;  // the kernel's own, the fastest first; may be empty
+  std::vector<std::vector<NodeId>> tiers;  // the kernel's own, fastest first; may be empty
 };
 
-// Of sysfs(5) below `root`. Fails where that has no nodes at all. What a node does not say of
-// itself is left unset; a node whose size is not told is left out, as nothing can be put there.
+// Reads sysfs(5) below `root`. Fails if it has no nodes at all. Facts that a node does not tell are
+// left unset. A node without a size is left out, because no page can be put there.
 Result<NodeTopology> ReadNodeTopology(const std::filesystem::path& root = "/sys/devices");
 
-// Nodes by tier, the fastest first, as DiscoverTiers() has them; one tier where all memory is of
-// one class, and none where no node has memory.
+// Returns the nodes by tier, fastest first, as DiscoverTiers() finds them. It has one tier if all
+// memory is of one class, and none if no node has memory.
 std::vector<std::vector<NodeId>> NodesByTier(const NodeTopology& topology);
 
 // Returns the read latencies of these tiers in ns, each the mean over its nodes. nullopt: the tier
@@ -47,12 +47,12 @@ std::vector<std::optional<double>> LatenciesOf(const NodeTopology& topology,
 
 struct DiscoveredTiers {
   Tiers tiers;
-  std::string evidence;  // for people: "the kernel's memory tiers"
+  std::string evidence;  // in words: "the kernel's memory tiers"
 };
 
-// The kernel's own tiers where it has more than one; else classes of latency; else nodes with CPUs
-// before those without, by their distance from the nearest CPUs. Refused: all memory is of one
-// class.
+// Divides nodes by the kernel's own tiers if it has more than one, else by classes of latency. Else
+// nodes with CPUs come before those without, which are ordered by their distance from the nearest
+// CPUs. Fails if all memory is of one class.
 Result<DiscoveredTiers> DiscoverTiers(const NodeTopology& topology);
 
 }  // namespace tmprof

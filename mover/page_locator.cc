@@ -17,19 +17,19 @@
 namespace tmprof {
 namespace {
 
-// Of an entry of /proc/PID/pagemap (Documentation/admin-guide/mm/pagemap.rst).
+// Bits of an entry of /proc/PID/pagemap (Documentation/admin-guide/mm/pagemap.rst).
 constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;
 constexpr std::uint64_t kMappedOnce = std::uint64_t{1} << 56;
 constexpr std::uint64_t kFrameMask = (std::uint64_t{1} << 55) - 1;  // 0 without CAP_SYS_ADMIN
-// Of an entry of /proc/kpageflags (include/uapi/linux/kernel-page-flags.h).
+// Bits of an entry of /proc/kpageflags (include/uapi/linux/kernel-page-flags.h).
 constexpr std::uint64_t kHugetlb = std::uint64_t{1} << 17;
 constexpr std::uint64_t kTransparentHuge = std::uint64_t{1} << 22;
 
 constexpr std::uint64_t kHugeLeafPages = 512;
-// Read and asked for at a time: 128 KiB of entries.
+// Pages that are read and asked for at a time: 128 KiB of entries.
 constexpr std::uint64_t kPagesAtATime = 16384;
 
-// Of PAGEMAP_SCAN, as include/uapi/linux/fs.h has them since Linux 6.7.
+// PAGEMAP_SCAN, as include/uapi/linux/fs.h defines it since Linux 6.7.
 struct ScannedRegion {
   std::uint64_t start;  // addresses
   std::uint64_t end;
@@ -51,10 +51,10 @@ struct ScanArguments {
 };
 constexpr std::uint64_t kIsHuge = std::uint64_t{1} << 6;
 constexpr unsigned long kScan = _IOWR('f', 16, ScanArguments);
-// Parts of what is read at a time that are apart have a base page between them.
+// Separate parts of one chunk have a base page between them.
 constexpr std::size_t kMostHugeParts = kPagesAtATime / kHugeLeafPages;
 
-// What huge entries map. Nothing: the kernel does not tell.
+// Returns the parts that huge entries map. nullopt: the kernel does not tell.
 std::optional<std::vector<VpnRange>> HugeParts(int pagemap, VpnRange range) {
   std::array<ScannedRegion, kMostHugeParts> regions;
   ScanArguments arguments{.size = sizeof(ScanArguments),
@@ -84,7 +84,7 @@ LinuxPageLocator::LinuxPageLocator(MoveCall& call, std::filesystem::path proc_ro
       proc_root_(std::move(proc_root)),
       page_flags_(::open((proc_root_ / "kpageflags").c_str(), O_RDONLY | O_CLOEXEC)) {}
 
-// Precondition: `entries` are of kHugeLeafPages pages, the first one aligned.
+// Precondition: `entries` are those of kHugeLeafPages pages, and the first page is aligned.
 bool LinuxPageLocator::IsHugeByFrames(const std::uint64_t* entries) const {
   const std::uint64_t frame = entries[0] & kFrameMask;
   const std::uint64_t last = entries[kHugeLeafPages - 1];
@@ -110,7 +110,7 @@ void LinuxPageLocator::FindLeaves(int pagemap, Vpn first, const std::vector<std:
     const auto holds = [vpn](const VpnRange& part) {
       return part.start <= vpn && vpn + PageCount(kHugeLeafPages) <= part.end;
     };
-    // One that base entries map moves whole, too.
+    // A huge page that base entries map moves whole, too.
     return (huge && std::ranges::any_of(*huge, holds)) || IsHugeByFrames(of_leaf);
   };
   leaves.clear();
@@ -128,7 +128,7 @@ void LinuxPageLocator::FindLeaves(int pagemap, Vpn first, const std::vector<std:
     const bool is_joint = std::ranges::any_of(of_leaf, [](std::uint64_t entry) {
       return (entry & kPresent) != 0 && (entry & kMappedOnce) == 0;
     });
-    // A leaf of which another mapping owns a part would move whole with its other part.
+    // If another mapping owns a part of a leaf, the leaf would move whole, with that part.
     const bool may_be_joint =
         !joint.empty() && joint.front().start <= vpn && vpn + pages <= joint.front().end;
     if (!is_joint || may_be_joint) leaves.push_back({vpn, pages, is_joint});
@@ -148,7 +148,7 @@ Result<std::vector<PlacedRun>> LinuxPageLocator::Locate(Pid pid, VpnRange range,
   std::vector<int> status;
   Vpn from = range.start;
   while (from < range.end) {
-    // Chunks end where a huge page may.
+    // Chunks end where huge pages may end.
     const std::uint64_t aligned_end = (from.value() / kPagesAtATime + 1) * kPagesAtATime;
     const Vpn until(std::min(aligned_end, range.end.value()));
     entries.resize((until - from).value());
@@ -156,7 +156,7 @@ Result<std::vector<PlacedRun>> LinuxPageLocator::Locate(Pid pid, VpnRange range,
     const ssize_t read = ::pread(pagemap.get(), bytes.data(), bytes.size(),
                                  static_cast<off_t>(from.value() * sizeof(entries[0])));
     if (read < 0) return Fail(CannotLocate(pid, errno));
-    if (read == 0) return Fail(CannotLocate(pid, ESRCH));  // its memory is gone
+    if (read == 0) return Fail(CannotLocate(pid, ESRCH));  // the process's memory is gone
     entries.resize(static_cast<std::size_t>(read) / sizeof(entries[0]));
     FindLeaves(pagemap.get(), from, entries, joint, leaves);
     asked.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// On which nodes the pages of a process are now.
+// Finds the nodes on which the pages of a process are now.
 
 #pragma once
 
@@ -19,16 +19,17 @@ namespace tmprof {
 class PageLocator {
  public:
   virtual ~PageLocator() = default;
-  // Runs within `range`, ascending. What is in none of them is in no memory, or is mapped more than
-  // once and not whole in a part of `joint`, as a library's text is: it then is nobody's to be
-  // moved. `joint` ascends, and its parts do not touch. Fails with ESRCH where the process is gone.
+  // Returns runs within `range`, ascending. Pages outside of the runs are not in memory, or may not
+  // be moved. The latter are pages that are mapped more than once and not whole within a part of
+  // `joint`, for instance the text of a library. `joint` ascends, and its parts do not touch. Fails
+  // with ESRCH if the process is gone.
   virtual Result<std::vector<PlacedRun>> Locate(Pid pid, VpnRange range,
                                                 std::span<const VpnRange> joint) = 0;
 };
 
-// By /proc/PID/pagemap, which tells what is there, and move_pages(2), which tells where. Leaves are
-// told by pagemap, too, since Linux 6.7 (PAGEMAP_SCAN(2const)), and by /proc/kpageflags, which
-// takes CAP_SYS_ADMIN; what neither tells of is taken for base pages.
+// Finds present pages by /proc/PID/pagemap and their nodes by move_pages(2). Leaves are found by
+// pagemap since Linux 6.7 (PAGEMAP_SCAN(2const)), and by /proc/kpageflags, which takes
+// CAP_SYS_ADMIN. Else pages are taken for base pages.
 class LinuxPageLocator final : public PageLocator {
  public:
   explicit LinuxPageLocator(MoveCall& call, std::filesystem::path proc_root = "/proc");
@@ -44,13 +45,13 @@ class LinuxPageLocator final : public PageLocator {
   };
 
   bool IsHugeByFrames(const std::uint64_t* entries) const;
-  // Takes those off `joint` that end before the last entry.
+  // Removes parts from `joint` that end before the last entry.
   void FindLeaves(int pagemap, Vpn first, const std::vector<std::uint64_t>& entries,
                   std::span<const VpnRange>& joint, std::vector<Leaf>& leaves) const;
 
   MoveCall* call_;
   std::filesystem::path proc_root_;
-  UniqueFd page_flags_;  // may be none
+  UniqueFd page_flags_;  // may not be open
 };
 
 }  // namespace tmprof

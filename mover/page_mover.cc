@@ -14,24 +14,24 @@
 namespace tmprof {
 namespace {
 
-// A first call that no machine takes 5 ms for: a move costs some 1.35 page faults, a fault 1.4 us
-// (QEMU KVM guest on an AMD EPYC), 25 us come on top of each call.
+// Size of the first call, which takes no machine 5 ms. A move costs some 1.35 page faults, a fault
+// 1.4 us (QEMU KVM guest on an AMD EPYC), and each call 25 us more.
 constexpr PageCount kFirstChunk{64};
 // More pages in a call save nothing of its fixed cost: 25 us of some 30 ms.
 constexpr PageCount kLargestChunk{16384};
-// Moves looked through for more of the same kind. They come sorted by score, and targets mix.
+// Moves that are searched for more of one kind. They come sorted by score, and targets mix.
 constexpr std::size_t kWindow = 4096;
-// What keeps a page busy, such as a write to disk, takes milliseconds.
+// Pages are kept busy by disk writes and the like, which take milliseconds.
 constexpr std::chrono::milliseconds kRetryAfter{100};
-// Reclaim (kswapd) or an exiting process must make room first.
+// Reclaim (kswapd) or an exiting process must first make room.
 constexpr std::chrono::seconds kFullFor{1};
 
-// So many pages are supposed to have taken kSupposedNsPerPage before any call told.
+// This many pages are assumed to have taken kSupposedNsPerPage before any call.
 constexpr double kSupposedPages = 64;
-// Weight of what calls took, a call later.
+// Weight of a call's time one call later.
 constexpr double kRemembered = 0.9;
 
-// No node and no errno.
+// Neither a node nor an errno.
 constexpr int kUntold = std::numeric_limits<int>::min();
 
 bool MayYetMove(int error) { return error == EBUSY || error == EAGAIN; }
@@ -118,7 +118,7 @@ std::vector<PageMover::Pending> PageMover::TakeChunk(MonotonicTime now) {
     if (DueOf(pending) > now) return false;
     if (chunk.empty()) return true;
     const Move& first = chunk.front().move;
-    // A huge page that finds no room ends a call, whatever else is in it.
+    // A huge page that finds no room ends a call, whatever else the call has.
     return pending.move.key.target == first.key.target && pending.move.to == first.to &&
            pending.move.span == first.span && pending.move.joint == first.joint &&
            pages + pending.move.span <= most;
@@ -143,7 +143,7 @@ std::optional<PageMover::Binding> PageMover::BindingOfNext(MonotonicTime now) {
                                   [&](const Pending& pending) { return DueOf(pending) <= now; });
   if (first == pending_.begin() + window) return std::nullopt;
   const TargetId target = first->move.key.target;
-  if (!find_pid_(target)) return std::nullopt;  // there is nothing to be bound
+  if (!find_pid_(target)) return std::nullopt;  // no process, no binding
   const std::optional<Binding> binding = find_binding_(target);
   if (!binding) unread_ = target;
   return binding;
@@ -193,7 +193,7 @@ std::vector<PageMover::Told> PageMover::Call(const std::vector<Pending>& chunk) 
   const std::vector<NodeId> nodes(chunk.size(), first.to);
   std::vector<int> status(chunk.size(), kUntold);
   const int moved = (*call_)(*pid, pages, nodes, status, ScopeOf(first));
-  // Out of memory some way into the chunk, the kernel tells only that.
+  // If memory runs out in the middle of the chunk, the kernel returns only that.
   const bool is_full = moved == -ENOMEM;
   if (moved < 0 && !is_full) return all(-moved);
   if (is_full || std::ranges::find(status, kUntold) != status.end()) {
@@ -213,8 +213,8 @@ std::vector<PageMover::Told> PageMover::Call(const std::vector<Pending>& chunk) 
   return told;
 }
 
-// A huge page that finds no room in one piece is split, and then goes as far as there is room, in
-// an order of the kernel's own (mm/migrate.c, try_split_folio()).
+// A huge page that finds no room in one piece is split. Its parts then move as far as there is
+// room, in an order that the kernel chooses (mm/migrate.c, try_split_folio()).
 void PageMover::FindParts(Pid pid, const std::vector<Pending>& chunk, std::vector<Told>& told) {
   std::vector<Vpn> pages;
   for (const Pending& pending : chunk) {
@@ -278,7 +278,7 @@ std::vector<MoveOutcome> PageMover::MoveSome(MonotonicTime began) {
     tried += chunk[i].move.span;
     moved += told[i].moved;
   }
-  // Refusals are quick, but for want of memory, which the kernel then looks for.
+  // Refusals are quick, except for lack of memory, which the kernel then searches for.
   if (moved > PageCount(0) && std::ranges::find(told, ENOMEM, &Told::error) == told.end()) {
     Learn(scope, tried, ended - called);
   }
@@ -298,8 +298,8 @@ std::vector<MoveOutcome> PageMover::MoveSome(MonotonicTime began) {
   return over;
 }
 
-// The kernel tries what it refuses several times, or looks for memory, and pages of the same call
-// have no part in that.
+// The kernel tries refused pages several times, or searches for memory. Other pages of the call do
+// not share that time.
 PageMover::Shares PageMover::SharesOf(MoveScope scope, std::chrono::nanoseconds took,
                                       PageCount tried, PageCount moved) {
   ScopeCost& cost = Cost(scope);
@@ -317,8 +317,9 @@ PageMover::Shares PageMover::SharesOf(MoveScope scope, std::chrono::nanoseconds 
   return {of_moved, (ns - of_moved * pages_moved) / (pages_tried - pages_moved)};
 }
 
-// Promotions were decided for the room that demotions make. Where one stays, as many pages of the
-// last promotions would only find the node full, which takes the kernel long to tell.
+// Promotions were decided for the room that demotions make. If a demoted page stays, a promotion
+// would only find the node full, and the kernel takes long to tell. The last promotions for that
+// many pages are therefore held back.
 void PageMover::HoldBack(NotMadeRoom& not_made, MonotonicTime now, std::vector<MoveOutcome>& over) {
   const auto takes = [](std::map<NodeId, PageCount>& missing, const Move& move) {
     const auto of_node = missing.find(move.to);
@@ -332,7 +333,7 @@ void PageMover::HoldBack(NotMadeRoom& not_made, MonotonicTime now, std::vector<M
   };
   std::deque<Pending> held_back;
   std::vector<bool> taken(pending_.size());
-  std::size_t first = pending_.size();  // of those taken
+  std::size_t first = pending_.size();  // the first one taken
   for (std::size_t i = pending_.size(); i-- > 0;) {
     if (not_made.ever.empty() && not_made.yet.empty()) break;
     Pending& pending = pending_[i];
@@ -341,7 +342,7 @@ void PageMover::HoldBack(NotMadeRoom& not_made, MonotonicTime now, std::vector<M
       const int error = pending.attempts == 0 ? ENOMEM : EBUSY;
       over.push_back({pending.move, error, pending.attempts, pending.latency});
     } else if (pending.not_before <= now && takes(not_made.yet, pending.move)) {
-      // What waits already waits for other room.
+      // A promotion that already waits needs other room.
       pending.not_before = now + kRetryAfter;
       held_back.push_front(pending);
     } else {
@@ -359,7 +360,8 @@ void PageMover::HoldBack(NotMadeRoom& not_made, MonotonicTime now, std::vector<M
   pending_.insert(pending_.end(), held_back.begin(), held_back.end());
 }
 
-// Halved at once where a call was too long; doubled at most, as a short call may have been luck.
+// Halves the chunk at once if a call was too long. At most doubles it, because a short call may
+// have been luck.
 void PageMover::Learn(MoveScope scope, PageCount pages, std::chrono::nanoseconds took) {
   const std::uint64_t ns_per_page =
       std::max<std::uint64_t>(1, static_cast<std::uint64_t>(took.count()) / pages.value());
@@ -369,7 +371,7 @@ void PageMover::Learn(MoveScope scope, PageCount pages, std::chrono::nanoseconds
       std::clamp<std::uint64_t>(fits, 1, std::min(chunk.value() * 2, kLargestChunk.value())));
 }
 
-// What leaves a node makes room there.
+// Pages that leave a node make room there.
 void PageMover::LearnRoom(const std::vector<Pending>& chunk, const std::vector<Told>& told,
                           MonotonicTime now) {
   for (std::size_t i = 0; i < chunk.size(); ++i) {

@@ -10,7 +10,8 @@
 namespace tmprof {
 namespace {
 
-// Each costs a look in vain if the pages have left memory, and until then they count as there.
+// Each presumption costs a look in vain if the pages have left memory, and until then they count as
+// present.
 constexpr int kMostPresumed = 2;
 
 PageKey After(PageKey key, PageCount pages) { return {key.target, key.vpn + pages}; }
@@ -68,8 +69,8 @@ PageOwners::Changed PageOwners::WhatChanges(
   return changed;
 }
 
-// Sweeps over each of the files. An open mapping is known by the address that the file's first page
-// would have in it, modulo 2^64.
+// Sweeps over each file. An open mapping is known by the address that the file's first page would
+// have in it, modulo 2^64.
 void PageOwners::FindStretches(const std::set<TargetId>& files) {
   struct Edge {
     Vpn page;
@@ -144,7 +145,7 @@ void PageOwners::ReleaseUnmapped(TargetId number, const std::set<TargetId>& chan
   for (const auto& [pages, owner] : unmapped) ReleaseAll(file.claims, pages, owner, released);
   for (const Released& some : released) {
     HandOn(file, some, std::max(some.presumed, 1), changes);
-    changes.push_back({some.owner, std::nullopt, some.pages.size()});  // what is left of them
+    changes.push_back({some.owner, std::nullopt, some.pages.size()});  // the rest has no owner
   }
 }
 
@@ -194,7 +195,7 @@ std::optional<PageKey> PageOwners::OwnerOf(PageKey name) const {
   return found;
 }
 
-// After it no claim begins before `at` and ends behind it.
+// Afterwards no claim begins before `at` and ends behind it.
 void PageOwners::Cut(Claims& claims, Vpn at) {
   const auto next = claims.lower_bound(at);
   if (next == claims.begin()) return;
@@ -224,7 +225,7 @@ void PageOwners::Assign(Claims& claims, VpnRange pages, PageKey owner, int presu
 }
 
 void PageOwners::ClaimFree(Claims& claims, VpnRange pages, PageKey owner, Changes& changes) {
-  std::vector<std::pair<VpnRange, std::optional<PageKey>>> free;  // with who was presumed to own it
+  std::vector<std::pair<VpnRange, std::optional<PageKey>>> free;  // and who was presumed to own it
   ForEachClaim(claims, pages, [&free](VpnRange part, const Claim* claim) {
     if (claim == nullptr) {
       free.emplace_back(part, std::nullopt);
@@ -288,7 +289,7 @@ void PageOwners::ReleaseAll(Claims& claims, VpnRange pages, PageKey owner,
   }
 }
 
-// Huge pages come one by one: each is claimed whole or not at all.
+// Huge pages come one by one. Each is claimed whole or not at all.
 void PageOwners::ClaimRun(Claims& claims, const Part& part, TargetId target, const PlacedRun& found,
                           std::vector<PlacedRun>& own, Changes& changes) {
   const Vpn first = NameIn(part, found.pages.start).vpn;
@@ -316,7 +317,7 @@ PageOwners::Changes PageOwners::Found(TargetId target, VpnRange range,
   if (!MapsShared(target)) return changes;
   std::vector<PlacedRun> own;
   auto run = runs.begin();
-  // Hands what lies before `end` to `take`, huge pages one by one.
+  // Hands runs before `end` to `take`, huge pages one by one.
   const auto take_until = [&](Vpn end, auto take) {
     while (run != runs.end() && run->pages.start < end) {
       PlacedRun part = *run;
@@ -335,7 +336,7 @@ PageOwners::Changes PageOwners::Found(TargetId target, VpnRange range,
   ForEachPart(target, range, [&](const Part& part, VpnRange pages) {
     take_until(pages.start, keep);
     File& file = files_.at(part.name.target);
-    // Pages that are there are claimed anew.
+    // Pages that are present are claimed anew.
     const Vpn first = NameIn(part, pages.start).vpn;
     std::vector<Released> released;
     ReleaseAll(file.claims, {first, first + pages.size()}, {target, pages.start}, released);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Through which of its mappings a page of a shared file is found and moved.
+// Tells through which of its mappings a page of a shared file is found and moved.
 
 #pragma once
 
@@ -20,16 +20,16 @@
 namespace tmprof {
 
 // Each page of a shared file has at most one owner among the mappings of targets. A mapping becomes
-// the owner when the page was found in its page table, or was seen accessed through it, and nobody
-// owns the page. It stays the owner until its process exits, unmaps the page, or a look shows that
-// it no longer has the page in its page table. Then the next mapping is presumed to own the page,
-// so that its place stays known, until a mapping is seen to have it. After a few mappings without
-// the page nobody owns it. Several mappings of one process count as those of several processes do.
+// the owner if nobody owns the page and the page was found in its page table, or seen accessed
+// through it. It stays the owner until its process exits, unmaps the page, or a look shows that its
+// page table no longer has the page. The next mapping is then presumed to own the page, so that its
+// place stays known, until a mapping is seen to have it. After a few mappings without the page
+// nobody owns it. Several mappings of one process count like those of several processes.
 //
 // Pages that several mappings of targets hold are called joint. Not every one of these mappings has
 // the page in its page table.
 //
-// Names are those of SharedPages; a page that is in no shared file is named by its address, and
+// Names are those of SharedPages. A page that is in no shared file is named by its address, and
 // owns itself. Lookups are O(log n) in mappings and changes of owner, not in pages.
 class PageOwners {
  public:
@@ -45,10 +45,11 @@ class PageOwners {
     friend bool operator==(const Pages&, const Pages&) = default;
   };
 
-  // Changes of owners. What is known by the owner's address is to be taken over to the new one.
+  // Changes of owners. Facts stored by the old owner's address have to be stored by the new one's.
   using Changes = std::vector<Renamed>;
 
-  // These targets map what `shared` has of them from now on, and all others nothing. They ascend.
+  // Sets the mappings: these targets map their parts of `shared`, and other targets map none.
+  // `targets` ascend.
   Changes Follow(const SharedPages& shared, std::span<const Mapper> targets);
 
   // Calls `take(file)` for each shared file that the target maps, maybe several times.
@@ -60,13 +61,13 @@ class PageOwners {
   // False: every page is named by its own address.
   bool SharesAny() const { return !files_.empty(); }
   bool MapsShared(TargetId target) const { return parts_.contains(target); }
-  // False: the target holds no page that another mapping holds, too.
+  // False: no other mapping holds any page of the target.
   bool MapsJoint(TargetId target) const { return map_joint_.contains(target); }
-  // The files that targets map, which stand where targets would. Ascending.
+  // Returns the files that targets map, by their numbers in SharedPages. Ascending.
   std::vector<TargetId> Files() const;
 
   PageKey NameOf(PageKey page) const;
-  // Nothing: nobody owns it. Precondition: `name` is one.
+  // nullopt: nobody owns the page. Precondition: `name` came from NameOf() or SharedPages.
   std::optional<PageKey> OwnerOf(PageKey name) const;
 
   // Cuts pages of one target where their names do not ascend with them, and calls
@@ -89,17 +90,17 @@ class PageOwners {
   // Calls `take(stretch, pages)` for each part of pages with ascending names that somebody maps.
   template <typename Take>
   void ForEachStretchOf(Pages named, Take take) const;
-  // How many of the pages several mappings hold.
+  // Returns how many of the pages several mappings hold.
   PageCount JointPages(Pages of_target) const;
 
-  // The pages were seen accessed through this mapping. The answer has those of them that it or
+  // Notes that the pages were seen accessed through this mapping. Returns those of them that it or
   // another mapping was presumed to own.
   Changes Seen(Pages of_target);
-  // Pages in `range` that several mappings hold and that no other mapping than the target's there
-  // is known to own. Ascending.
+  // Returns those pages in `range` that several mappings hold, if no mapping other than the
+  // target's there is known to own them. Ascending.
   std::vector<VpnRange> JointIn(TargetId target, VpnRange range) const;
-  // The page table of the target has these runs within `range`, and no others. Leaves those that
-  // the target owns from now on. A huge page is owned whole.
+  // Notes that the page table of the target has these runs within `range`, and no others. Leaves in
+  // `runs` those that the target owns from now on. A huge page is owned whole.
   Changes Found(TargetId target, VpnRange range, std::vector<PlacedRun>& runs);
 
  private:
@@ -108,8 +109,9 @@ class PageOwners {
   struct Claim {
     Vpn end;
     PageKey owner;  // of the first page
-    // How many mappings have been presumed to have the pages, this one the last; 0: it was seen to
-    // have them. If it was not, whoever is seen to have them comes to own them.
+    // The number of mappings that were presumed to have the pages, the last one being this. 0: it
+    // was seen to have them. If not 0, any mapping that is seen to have the pages becomes the
+    // owner.
     int presumed = 0;
   };
   using Claims = std::map<Vpn, Claim>;  // by page of the file; disjoint
@@ -121,10 +123,11 @@ class PageOwners {
   static void Cut(Claims& claims, Vpn at);
   // `owner` is the address of the first of the pages in a mapping.
   static void Assign(Claims& claims, VpnRange pages, PageKey owner, int presumed);
-  // The mapping at `owner` is seen to have these pages. It comes to own those that no other mapping
-  // is known to own. Changes tell of those that a mapping, maybe this one, was presumed to own.
+  // The mapping at `owner` is seen to have these pages. It becomes the owner of pages that no other
+  // mapping is known to own. `changes` gets those that a mapping, maybe this one, was presumed to
+  // own.
   static void ClaimFree(Claims& claims, VpnRange pages, PageKey owner, Changes& changes);
-  // Pages that the mapping at `owner` does not own any more, and Claim::presumed of them.
+  // Pages that the mapping at `owner` no longer owns, and their Claim::presumed.
   struct Released {
     VpnRange pages;
     PageKey owner;
@@ -132,11 +135,11 @@ class PageOwners {
   };
   static void ReleaseAll(Claims& claims, VpnRange pages, PageKey owner,
                          std::vector<Released>& released);
-  // Adds to `own` what of the run, which lies in the part, the target comes to own.
+  // Adds to `own` those pages of the run that become the target's. The run lies in the part.
   static void ClaimRun(Claims& claims, const Part& part, TargetId target, const PlacedRun& found,
                        std::vector<PlacedRun>& own, Changes& changes);
-  // Presumes the next mapping to own what of the pages nobody owns. Behind the last mapping comes
-  // the first one.
+  // Presumes the next mapping to own those of the pages that nobody owns. The first mapping follows
+  // the last one.
   static void HandOn(File& file, const Released& released, int presumed, Changes& changes);
   // Calls `take(pages, claim)` for each part of `pages`, in their order; the claim begins with the
   // part, or is null if nobody owns it.
@@ -149,13 +152,13 @@ class PageOwners {
   template <typename Take>
   static void ForEachStretch(const File& file, VpnRange pages, Take take);
   struct Changed {
-    std::set<TargetId> targets;  // that map other parts than before, or map them elsewhere
-    std::set<TargetId> files;    // that these parts are of
+    std::set<TargetId> targets;  // map other parts than before, or map them elsewhere
+    std::set<TargetId> files;    // the files of these parts
   };
   Changed WhatChanges(const std::map<TargetId, std::vector<Part>>& now) const;
   void FindStretches(const std::set<TargetId>& files);
   bool IsJoint(const Part& part) const;
-  // Hands on what mappings of changed targets owned and do not hold any more.
+  // Hands on pages that mappings of changed targets owned and no longer hold.
   void ReleaseUnmapped(TargetId number, const std::set<TargetId>& changed, Changes& changes);
   static PageKey NameIn(const Part& part, Vpn page) {
     return {part.name.target, part.name.vpn + (page - part.range.start)};
@@ -164,7 +167,7 @@ class PageOwners {
   std::map<TargetId, std::vector<Part>> parts_;  // ascending by address
   std::map<TargetId, File> files_;
   std::set<TargetId> map_joint_;
-  std::size_t turn_ = 0;  // of mappings through which pages without an owner are looked for
+  std::size_t turn_ = 0;  // the mapping through which pages without an owner are looked for
 };
 
 template <typename Take>

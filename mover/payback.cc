@@ -58,7 +58,7 @@ void Payback::Note(const MoveOutcome& outcome, std::uint64_t epoch) {
 void Payback::Observe(std::uint64_t epoch, std::span<const SeenSpan> spans, Elsewhere elsewhere) {
   auto span = spans.begin();
   for (auto& [page, move] : watched_) {
-    if (move.moved_in >= epoch) continue;  // in part of the epoch it was elsewhere
+    if (move.moved_in >= epoch) continue;  // it was elsewhere for part of the epoch
     ++move.epochs;
     while (span != spans.end() && EndOf(span->key, span->span) <= page) ++span;
     bool known = elsewhere == Elsewhere::kUnseen;

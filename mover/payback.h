@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether moves pay back: what is seen of spans where they were moved to.
+// Tells if moves pay back: watches the evidence of spans where they were moved to.
 
 #pragma once
 
@@ -17,49 +17,50 @@
 
 namespace tmprof {
 
-// A span of an epoch's profile, with what the rank model makes of it.
+// A span of an epoch's profile, with its score by the rank model.
 struct SeenSpan {
-  PageKey key;  // as of Move::page()
+  PageKey key;  // in the form of Move::page()
   PageCount span{1};
   double seen = 0;   // references and samples of this epoch, or exact accesses
   double score = 0;  // of the whole span
 };
 
-// The part of the pages of `whole` that lies within [start, end), in [0, 1].
+// Returns the part of the pages of `whole` that lies within [start, end), in [0, 1].
 double ShareWithin(const SeenSpan& whole, PageKey start, PageKey end);
 
 class Payback {
  public:
-  // Of spans that an epoch's profile does not hold.
+  // What is known of spans that an epoch's profile does not hold.
   enum class Elsewhere : std::uint8_t {
     kUnknown,
-    kUnseen,  // all memory was watched, by a sampler that was on, and nothing was seen there
+    kUnseen,  // a sampler watched all memory and saw nothing there
   };
 
-  // Watches so many moves; for one more, the oldest is settled as forgotten, the lower key first.
-  // Precondition: not 0.
+  // Watches at most this many moves. For one more, the oldest is settled as forgotten; of equal age
+  // the lower key. Precondition: not 0.
   explicit Payback(std::size_t most_moves);
 
-  // A move that is over in `epoch`; what did not move is passed over. Epochs never step back, and
-  // an epoch's moves are noted before it is observed. Pages of shared files are watched by their
-  // names, whichever target they were moved through.
+  // Notes a move that ended in `epoch`; pages that did not move are skipped. Precondition: epochs
+  // never descend, and an epoch's moves are noted before it is observed. Pages of shared files are
+  // watched by their names, whichever target they were moved through.
   void Note(const MoveOutcome& outcome, std::uint64_t epoch);
-  // What was seen in `epoch`. `spans` ascend by key and do not overlap.
+  // Takes the evidence of `epoch`. `spans` ascend by key and do not overlap.
   void Observe(std::uint64_t epoch, std::span<const SeenSpan> spans, Elsewhere elsewhere);
-  // Pages of a target that is no longer tracked, or of a file that no target maps any more.
+  // Forgets pages of a target that is no longer tracked, or of a file that no target maps any more.
   void Forget(TargetId target);
   // True while a move is watched that was made through this target.
   bool Watches(TargetId target) const { return watched_of_.contains(target); }
-  // Settles what is still watched.
+  // Settles all moves that are still watched.
   void End();
 
-  // Moves that have been settled since the last call, in that order; those of one moment by page.
+  // Returns moves that were settled since the last call, in that order, and those of one moment by
+  // page.
   std::vector<SettledMove> TakeSettled() { return std::exchange(settled_, {}); }
   std::size_t watched() const { return watched_.size(); }
 
  private:
-  // The key is the first page; they do not overlap. `cause` is not set yet; `key` is that of the
-  // move.
+  // The key is a move's first page; moves do not overlap. SettledMove::cause is not set yet, and
+  // SettledMove::key is the move's.
   using Watched = std::map<PageKey, SettledMove>;
 
   Watched::iterator Settle(Watched::iterator watched, SettledCause cause);

@@ -28,7 +28,7 @@ void Append(std::vector<Renamed>& all, const Renamed& renamed) {
   }
 }
 
-// After it no run begins before `at` and ends behind it.
+// Afterwards no run begins before `at` and ends behind it.
 void PlacementMap::Cut(Runs& runs, Vpn at) {
   auto next = runs.lower_bound(at);
   if (next == runs.begin()) return;
@@ -91,7 +91,7 @@ void PlacementMap::Rename(std::span<const Renamed> pages) {
     VpnRange old{from.vpn, from.vpn + count};
     for (PlacedRun run : Within(from.target, old)) {
       const std::uint64_t leaf = run.leaf.value();
-      // A leaf that is cut is no longer known at all.
+      // A leaf that is cut is forgotten whole.
       old.start = std::min(old.start, Vpn(run.pages.start.value() / leaf * leaf));
       old.end = std::max(old.end, Vpn((run.pages.end.value() + leaf - 1) / leaf * leaf));
       if (!to) continue;

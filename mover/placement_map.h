@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the pages of each target were when they were last looked for.
+// Remembers where the pages of each target were when they were last looked for.
 
 #pragma once
 
@@ -22,44 +22,45 @@ struct PlacedRun {
   PageCount leaf{1};  // moved whole; runs begin and end with a leaf
   // Each of the pages was in the page tables of several mappings when it was looked for.
   bool joint = false;
-  // All the same, but for the pages.
+  // True if all fields but the pages are equal.
   bool IsLike(const PlacedRun& other) const {
     return node == other.node && leaf == other.leaf && joint == other.joint;
   }
   friend bool operator==(const PlacedRun&, const PlacedRun&) = default;
 };
 
-// Pages that are known by another address from now on.
+// Pages that have another address from now on.
 struct Renamed {
   PageKey from;               // of the first page
-  std::optional<PageKey> to;  // nothing: by none
+  std::optional<PageKey> to;  // unset: none
   PageCount pages;
   friend bool operator==(const Renamed&, const Renamed&) = default;
 };
 
-// Joins what goes on.
+// Appends the pages; joins them to the last ones if they continue these.
 void Append(std::vector<Renamed>& all, const Renamed& renamed);
-// Joins what is alike. Precondition: the run begins at or behind the end of the last one.
+// Appends the run; joins it to the last one if both are alike. Precondition: the run begins at or
+// behind the end of the last one.
 void Append(std::vector<PlacedRun>& runs, const PlacedRun& run);
 
 class PlacementMap {
  public:
-  // Puts `runs` in the place of all that was known within `range`: what is not in them is in no
-  // memory. They ascend, lie within the range and do not overlap. A run that `range` cuts keeps
-  // what lies outside, of a leaf as well.
+  // Replaces all knowledge within `range` by `runs`; pages in none of them are not in memory. The
+  // runs ascend, lie within the range and do not overlap. An old run that `range` cuts keeps its
+  // outside parts, even if that cuts a leaf.
   void Learn(TargetId target, VpnRange range, std::span<const PlacedRun> runs);
-  // Forgets what lies in none of these ranges. They ascend and do not overlap.
+  // Forgets pages outside of these ranges, which ascend and do not overlap.
   void KeepOnly(TargetId target, std::span<const VpnRange> mapped);
   void Forget(TargetId target);
-  // Takes the places of these pages over to their new addresses; those that leaves of their size
-  // cannot have there are forgotten. Old addresses of one page may be new ones of another.
+  // Stores the places of these pages by their new addresses. Pages whose leaf size is impossible
+  // there are forgotten. An old address of one page may be the new address of another.
   void Rename(std::span<const Renamed> pages);
 
-  // Nothing: it was never looked for, or is in no memory.
+  // nullopt: the page was never looked for, or is not in memory.
   std::optional<PlacedRun> Find(PageKey key) const;
   PageCount PagesIn(TargetId target, const Tiers& tiers, Tier tier) const;
 
-  // Runs of a target by their first page; neighbours that are alike are one.
+  // Runs of a target by their first page; neighbours that are alike are joined.
   using Runs = std::map<Vpn, PlacedRun>;
   const Runs& RunsOf(TargetId target) const;
   // Returns the runs of a target within `range`, cut at its ends.

@@ -7,13 +7,13 @@
 namespace tmprof {
 namespace {
 
-// Some milliseconds where all of it is there (LinuxPageLocator).
+// Takes some milliseconds if all of it is present (LinuxPageLocator).
 constexpr std::uint64_t kStepPages = 16384;
-// What was looked at before changes by other hands than ours only, and moves tell where they fail.
+// Known places change only by others' moves, and our own moves fail if a place is wrong.
 constexpr int kAgainIsSlower = 10;
-// By that part of it; less is for the survey to come by.
+// A target has grown if it has more by this part. The survey finds smaller growth in its rounds.
 constexpr std::uint64_t kGrownBy = 16;
-// What a program may gain and lose from one moment to the next.
+// Programs gain and lose this much from one moment to the next.
 constexpr std::uint64_t kLeastGrowth = 1024;
 
 Vpn EndOfStep(Vpn from, Vpn end) {
@@ -63,7 +63,7 @@ void PlacementSurvey::QueueGrown(std::span<const SurveyedTarget> targets) {
     const auto known = resident_.find(target.id);
     if (known == resident_.end() || !target.resident) continue;
     std::optional<PageCount>& before = known->second;
-    // What it gives back it may come to have anew.
+    // Memory that it frees may come back elsewhere.
     if (!before || *target.resident < *before) before = target.resident;
     const PageCount most(before->value() + std::max(before->value() / kGrownBy, kLeastGrowth));
     if (*target.resident > most && std::ranges::find(new_, target.id) == new_.end()) {

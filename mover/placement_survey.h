@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goes through the targets' memory, round and round and a little at a time, to see where it is:
-// what nobody accesses is in no profile, and the kernel moves pages, too.
+// Looks through the targets' memory in rounds, a little at a time, to see where it is. Memory that
+// nobody accesses is in no profile, and the kernel moves pages, too.
 
 #pragma once
 
@@ -22,26 +22,26 @@ struct SurveyedTarget {
   TargetId id;
   Pid pid;
   std::vector<VpnRange> mapped;  // ascending, disjoint
-  // Of it in memory, shared pages included; nothing: unknown.
+  // pages of the target in memory, shared ones included; unset: unknown
   std::optional<PageCount> resident{};
 };
 
 class PlacementSurvey {
  public:
-  // Takes in where these pages of the target are.
+  // Finds and stores where these pages of the target are.
   using Look = std::function<void(const SurveyedTarget& target, VpnRange pages)>;
 
   // `cpu_clock` is the calling thread's CPU time. It must outlive the survey.
   explicit PlacementSurvey(const Clock& cpu_clock);
 
-  // Looks on from where it was: first at the targets that are new, then round and round at all of
-  // them, to the end of a round at most. As an average over calls it uses the budget of CPU time
-  // for what is new, and a tenth of it to look again. A target that has grown by a sixteenth since
-  // it was looked at is looked at as if it were new. `targets` ascend by id.
+  // Continues the survey: new targets first, then all of them in rounds, to the end of a round at
+  // most. On average over calls it uses the budget of CPU time for new targets, and a tenth of it
+  // to look again. A target that has grown by a sixteenth since its last look counts as new.
+  // `targets` ascend by ID.
   void LookOn(std::span<const SurveyedTarget> targets, std::chrono::nanoseconds budget,
               const Look& look);
 
-  // Whether all targets have been looked at, each with the memory it had then.
+  // True if all targets have been looked at, each with the memory it had then.
   bool complete() const;
   bool IsComplete(TargetId target) const;
 
@@ -50,17 +50,18 @@ class PlacementSurvey {
   void QueueGrown(std::span<const SurveyedTarget> targets);
   void LookAtNewTargets(std::span<const SurveyedTarget> targets, const Look& look);
   void LookAgain(std::span<const SurveyedTarget> targets, const Look& look);
-  // From `next` on; true: to its end.
+  // Looks from `next` on. True: it reached the end of the target.
   bool LookAt(const SurveyedTarget& target, Vpn& next, const Look& look);
 
   const Clock* cpu_clock_;
   std::vector<TargetId> known_;
-  std::deque<TargetId> new_;  // and those that have grown, in the order in which they did
-  Vpn next_of_new_;           // of the first of them
-  std::map<TargetId, std::optional<PageCount>> resident_;  // of the complete, when that began
-  std::optional<PageCount> resident_of_new_;               // likewise, of the first of new_
+  std::deque<TargetId> new_;  // also targets that have grown, in the order in which they did
+  Vpn next_of_new_;           // within the first one of new_
+  // Of complete targets, when their last look began.
+  std::map<TargetId, std::optional<PageCount>> resident_;
+  std::optional<PageCount> resident_of_new_;  // of the first one of new_, when its look began
   PageKey next_again_;
-  std::chrono::nanoseconds left_{0};  // of the budgets so far; one look may overdraw them
+  std::chrono::nanoseconds left_{0};  // of the budgets up to now; one look may overdraw them
 };
 
 }  // namespace tmprof

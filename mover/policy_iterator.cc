@@ -20,7 +20,7 @@
 #include "base/unique_fd.h"
 #include "mover/policy_walk.h"
 
-// Generated; it wants the structures above.
+// The generated file needs the structures above.
 #include "policy_walk.skel.h"
 
 namespace tmprof {
@@ -31,17 +31,17 @@ using Range = MemoryBinding::Range;
 
 constexpr const char* kReadByProgram = "read memory policies by a BPF program";
 constexpr std::uint64_t kWordBits = 64;
-// Mappings that were joined while the walk was between two of them; an iterator that does not come
-// to its end takes more.
+// Mappings may be joined while the walk is between two of them. More steps back mean an iterator
+// that does not end.
 constexpr int kMostStepsBack = 16;
-// Since Linux 5.14 (include/uapi/linux/mempolicy.h), which numaif.h may not have.
+// Exists since Linux 5.14 (include/uapi/linux/mempolicy.h), and numaif.h may not have it.
 constexpr std::uint32_t kLocal = 4;
 
 int Silent(libbpf_print_level /*level*/, const char* /*format*/, va_list /*arguments*/) {
   return 0;
 }
 
-// As DestinationsUnder() has it of the policy's name.
+// Gives the result that DestinationsUnder() has for the policy's name.
 Destinations DestinationsOf(const tmprof_policy& policy) {
   std::vector<NodeId> nodes;
   if (policy.mode == MPOL_DEFAULT || policy.mode == kLocal) return std::nullopt;
@@ -79,7 +79,7 @@ class PolicyIterator final : public PolicyReader {
     if (!cpuset) return Fail(cpuset.error());
     const Result<std::vector<tmprof_policy>> policies = Walk(pid);
     if (!policies) return Fail(policies.error());
-    // A main thread that has exited before the others has no memory to show; they have.
+    // A main thread that exited before the others shows no memory. The other threads do.
     if (policies->empty()) return ReadMemoryBinding(pid);
     const Destinations own = DestinationsIn(policies->front(), std::nullopt);
     std::vector<Range> exceptions;
@@ -101,13 +101,13 @@ class PolicyIterator final : public PolicyReader {
   bool mappings_are_cheaper() const override { return false; }
   Result<std::vector<VpnRange>> ReadMappings(Pid pid) override { return tmprof::ReadMappings(pid); }
 
-  // Strictly ascending by address from the second on; nothing: no mappings were met.
+  // Ascends strictly by address from the second on. Empty: no mappings were found.
   Result<std::vector<tmprof_policy>> Walk(Pid pid) {
     const auto refuse = [pid](int error) {
       return Fail(Refused(kReadByProgram, "PID " + std::to_string(pid.value()), error));
     };
-    // All of its threads, of which the program takes the main one: asked for one thread alone,
-    // Linux 6.18 iterates over its last mappings for ever.
+    // The filter has all threads of the process, and the program takes the main one. If a single
+    // thread is asked for, Linux 6.18 iterates over its last mappings for ever.
     bpf_iter_link_info filter{};
     filter.task.pid = static_cast<__u32>(pid.value());
     LIBBPF_OPTS(bpf_link_create_opts, options, .iter_info = &filter,
@@ -119,7 +119,7 @@ class PolicyIterator final : public PolicyReader {
     if (!iterator) return refuse(errno);
     std::vector<tmprof_policy> policies;
     std::array<tmprof_policy, 256> piece;
-    std::size_t have = 0;  // bytes of the next ones
+    std::size_t have = 0;  // bytes of the next policies
     int steps_back = 0;
     while (true) {
       const std::span<std::byte> left = std::as_writable_bytes(std::span(piece)).subspan(have);
@@ -137,7 +137,7 @@ class PolicyIterator final : public PolicyReader {
       have %= sizeof piece[0];
       if (have != 0) std::memmove(piece.data(), piece.data() + whole, have);
     }
-    // A mapping that changed while the walk was between two of them may have been met twice.
+    // A mapping that changed while the walk was between two of them may be there twice.
     for (std::size_t i = 2; i < policies.size(); ++i) {
       policies[i].start = std::max(policies[i].start, policies[i - 1].end);
       policies[i].end = std::max(policies[i].end, policies[i].start);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory policies of a process as the kernel holds them, read by a BPF program: a mapping costs
-// less than a microsecond, however much memory it has.
+// Reads a process's memory policies from the kernel by a BPF program. A mapping costs less than a
+// microsecond, however much memory it has.
 
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace tmprof {
 
-// Takes CAP_BPF, CAP_PERFMON and a kernel with BTF that has NUMA (Linux 5.14). Tells more than
-// numa_maps does: policies with more nodes than fit there, and shared memory with policies of its
-// own by range, which stays.
+// Needs CAP_BPF, CAP_PERFMON and a kernel with BTF and NUMA (Linux 5.14). It tells more than
+// numa_maps: policies with long node lists, and shared memory with policies by range, whose pages
+// stay.
 Result<std::unique_ptr<PolicyReader>> OpenPolicyIterator();
 
 }  // namespace tmprof

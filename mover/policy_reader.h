@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How memory policies of processes are read.
+// Reads the memory policies of processes.
 
 #pragma once
 
@@ -12,22 +12,21 @@
 
 namespace tmprof {
 
-// Not thread-safe. Both fail with ESRCH where the process or its memory is gone.
+// Not thread-safe. Both reading functions fail with ESRCH if the process or its memory is gone.
 class PolicyReader {
  public:
   virtual ~PolicyReader() = default;
 
-  // In words: "/proc/PID/numa_maps".
+  // Names the source: "/proc/PID/numa_maps".
   virtual std::string_view way() const = 0;
   virtual Result<MemoryBinding> Read(Pid pid) = 0;
-  // Whether reading policies takes so much longer than reading mappings that these are asked for in
-  // between.
+  // True if mappings are so much cheaper to read than policies that they are read in between.
   virtual bool mappings_are_cheaper() const = 0;
-  // Ascending, each by itself.
+  // Ascending; mappings are not joined.
   virtual Result<std::vector<VpnRange>> ReadMappings(Pid pid) = 0;
 };
 
-// ReadMemoryBinding(): on any kernel with NUMA.
+// Calls ReadMemoryBinding(), which works on any kernel with NUMA.
 class NumaMapsReader final : public PolicyReader {
  public:
   std::string_view way() const override { return "/proc/PID/numa_maps"; }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The memory policies of a process, as an iterator over its mappings: Linux 5.14 and later, whose
- * policies have one set of nodes. The mmap_lock is held for reading, so that no mapping's policy
- * changes under the eye; the process's own may, and is then read anew a moment later. */
+/* Iterates over the mappings of a process and tells their memory policies. It works since Linux
+ * 5.14, whose policies have one set of nodes. The mmap_lock is held for reading, so that no
+ * mapping's policy changes meanwhile. The process's own may change, and is then read anew a
+ * moment later. */
 
 #include <linux/bpf.h>
 #include <linux/types.h>
@@ -17,7 +18,8 @@
 #define TMPFS_MAGIC 0x01021994 /* include/uapi/linux/magic.h */
 #define HUGETLBFS_MAGIC 0x958458f6
 
-/* Only what is used; relocated to the running kernel's layout when the program is loaded. */
+/* Only the fields in use; they are relocated to the running kernel's layout when the program is
+ * loaded. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 typedef struct {
   unsigned long bits[1];
@@ -89,7 +91,7 @@ static __always_inline void tell(struct tmprof_policy* told, const struct mempol
   told->of = TMPROF_POLICY_OWN;
 }
 
-/* As __get_vma_policy() of mm/mempolicy.c finds it. */
+/* Finds the policy as __get_vma_policy() of mm/mempolicy.c does. */
 static __always_inline void tell_of_mapping(struct tmprof_policy* told,
                                             struct vm_area_struct* vma) {
   unsigned long magic = 0;
@@ -117,7 +119,7 @@ int tell_policies(struct bpf_iter__task_vma* context) {
   struct vm_area_struct* vma = context->vma;
   struct tmprof_policy told = {};
 
-  /* Other threads with file tables of their own are iterated over, too. */
+  /* Threads with file tables of their own are iterated over, too. */
   if (!task || !vma || task->pid != task->tgid) return 0;
   if (context->meta->seq_num == 0) {
     tell(&told, BPF_CORE_READ(task, mempolicy));

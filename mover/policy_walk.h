@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* What the BPF program that reads memory policies tells of each mapping. */
+/* The record that the BPF program writes for each mapping when it reads memory policies. */
 
 #pragma once
 
@@ -8,12 +8,14 @@
 #define TMPROF_POLICY_MASK_WORDS 16 /* CONFIG_NODES_SHIFT is 10 at most (mm/Kconfig) */
 
 enum tmprof_policy_of {
-  TMPROF_POLICY_NONE,   /* there is none, and the process's holds */
-  TMPROF_POLICY_OWN,    /* `mode` and `nodes` tell it */
-  TMPROF_POLICY_SHARED, /* of an object that processes share: by range, and not told */
+  TMPROF_POLICY_NONE,   /* no policy; the process's applies */
+  TMPROF_POLICY_OWN,    /* given by `mode` and `nodes` */
+  TMPROF_POLICY_SHARED, /* an object that processes share has policies by range, which are not told
+                         */
 };
 
-/* In the order of addresses, after one of the process itself, with no addresses. */
+/* Records come in the order of addresses. The first one is the process's own and has no
+ * addresses. */
 struct tmprof_policy {
   __u64 start; /* addresses */
   __u64 end;

@@ -8,7 +8,7 @@
 namespace tmprof {
 namespace {
 
-// A rate of zero never fills: looked at again after so long.
+// A rate of zero never fills the bucket. The caller looks again after this time.
 constexpr std::chrono::seconds kLongestWait{1};
 
 }  // namespace

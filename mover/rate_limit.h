@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A share of something that comes in at a steady rate, with what was saved up for later.
+// Limits the rate of an expense, and saves up what is not used.
 
 #pragma once
 
@@ -12,18 +12,18 @@
 namespace tmprof {
 
 // A bucket of tokens (bytes, nanoseconds of CPU time) that fills at `per_second` and holds at most
-// one second's worth. What was spent may exceed what was there: the debt is paid off before
-// anything may be spent again, so that the mean rate holds whatever a single expense was.
+// one second's worth. An expense may exceed the tokens that are there. The debt is then paid off
+// before anything else may be spent, so that the mean rate holds for expenses of any size.
 class RateLimit {
  public:
-  // Nothing for `per_second`: no limit. Starts full.
+  // `per_second` unset: no limit. The bucket starts full.
   RateLimit(std::optional<std::uint64_t> per_second, MonotonicTime now);
 
-  // Tokens that are there now; nothing: no limit.
+  // Returns the present tokens; nullopt: no limit.
   std::optional<std::uint64_t> Left(MonotonicTime now);
   bool HasAny(MonotonicTime now);
   void Spend(std::uint64_t tokens);
-  // How long until HasAny(); 0 when it has.
+  // Returns the time until HasAny(); 0 if there are tokens.
   std::chrono::nanoseconds Wait(MonotonicTime now);
 
  private:

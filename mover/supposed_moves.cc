@@ -8,7 +8,7 @@
 namespace tmprof {
 namespace {
 
-// What of `runs` lies within any of `present`. Both ascend.
+// Returns the parts of `runs` that lie within any of `present`. Both ascend.
 std::vector<PlacedRun> Present(const std::vector<PlacedRun>& runs,
                                const std::vector<PlacedRun>& present) {
   std::vector<PlacedRun> left;
@@ -37,7 +37,7 @@ Result<std::vector<PlacedRun>> SupposedMoves::Locate(Pid pid, VpnRange range,
   const auto known = ids_.find(pid);
   if (!real || known == ids_.end()) return real;
   const TargetId target = known->second;
-  // What has left memory since is where it comes to be next.
+  // Pages that left memory come back at a place of the kernel's choice.
   const std::vector<PlacedRun> to = Present(moved_.to.Within(target, range), *real);
   if (!moved_.to.RunsOf(target).empty()) {
     const std::vector<PlacedRun> from = Present(moved_.from.Within(target, range), *real);
@@ -91,7 +91,7 @@ void SupposedMoves::Rename(std::span<const Renamed> pages) {
 
 void SupposedMoves::Suppose(TargetId target, VpnRange pages, NodeId from, NodeId to,
                             PageCount leaf) {
-  // Of what has been supposed to move before, `from` is no place that it ever was in.
+  // Pages that were moved before in the simulation were never really on `from`.
   std::vector<PlacedRun> origins;
   Vpn done = pages.start;
   for (const PlacedRun& before : moved_.from.Within(target, pages)) {

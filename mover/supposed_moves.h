@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where pages would be, had the moves of a dry run been made.
+// Tells where pages would be if the moves of a dry run had been made.
 
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace tmprof {
 
-// What has been supposed to move is where it was supposed to go, as long as it is in memory at all;
-// all else is where `real` says.
+// Pages of simulated moves are at their destinations while they are in memory at all. All other
+// pages are where `real` says.
 class SupposedMoves final : public PageLocator {
  public:
   // `real` must outlive it.
@@ -24,20 +24,20 @@ class SupposedMoves final : public PageLocator {
   Result<std::vector<PlacedRun>> Locate(Pid pid, VpnRange range,
                                         std::span<const VpnRange> joint) override;
 
-  // Those that there are, with their mappings: moves of all others are forgotten.
+  // Sets the targets and their mappings. Moves of others are forgotten.
   void Follow(std::span<const SurveyedTarget> targets);
-  // Whole leaves of such a size, which have been on `from` until then.
+  // Notes a simulated move of whole leaves of this size. They were on `from` until then.
   void Suppose(TargetId target, VpnRange pages, NodeId from, NodeId to, PageCount leaf);
   // These pages have another address from now on.
   void Rename(std::span<const Renamed> pages);
   // Puts pages that `map` has back to where they really are, and forgets all moves.
   void Undo(PlacementMap& map);
 
-  // By how much more would be free on a node, had they been made.
+  // Returns how many more pages would be free on the node if the moves had been made.
   std::int64_t PagesGained(NodeId node) const;
 
  private:
-  // Where pages are supposed to be, and where the same ones really are.
+  // The simulated places of pages, and the real ones.
   struct Moved {
     PlacementMap to;
     PlacementMap from;
