@@ -27,19 +27,20 @@
 namespace tmprof {
 namespace {
 
-// Calls in one stop of the thread: some 20 us each for little memory, up to 1 ms for much.
+// Calls in one stop of the thread. A call takes some 20 us for little memory, and up to 1 ms for
+// much.
 constexpr std::size_t kCallsAtOnce = 8;
-// Of one call, which keeps all threads from mapping memory until its end.
+// Memory of one call. All threads of the process wait with mapping memory until its end.
 constexpr PageCount kMostAtOnce((std::uint64_t{16} << 20) / kBasePageBytes);
 constexpr int kIpcLock = 14;  // include/uapi/linux/capability.h, CAP_IPC_LOCK
 
 std::string Named(Pid pid) { return fmt::format("PID {}", pid.value()); }
 
-// Field 22 of /proc/PID/stat; nullopt: the process is gone.
+// Reads field 22 of /proc/PID/stat; nullopt: the process is gone.
 std::optional<std::uint64_t> StartTime(Pid pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid.value()));
   const std::string stat{std::istreambuf_iterator<char>(file), {}};
-  const std::size_t name_end = stat.rfind(')');  // a name may hold anything
+  const std::size_t name_end = stat.rfind(')');  // the name may contain anything
   if (name_end == std::string::npos) return std::nullopt;
   std::istringstream fields(stat.substr(name_end + 1));
   std::string skipped;
@@ -49,7 +50,8 @@ std::optional<std::uint64_t> StartTime(Pid pid) {
   return ticks;
 }
 
-// Keeps all signals that can be from this thread, and those that it starts, as long as it lives.
+// Keeps all signals that can be blocked from this thread, and from those that it starts, as long as
+// it lives.
 class SignalsHeldBack {
  public:
   SignalsHeldBack() {
@@ -90,7 +92,7 @@ LockRights RightsOf(Pid pid) {
   return rights;
 }
 
-// nullopt: the limit holds it.
+// nullopt: the present limit is enough.
 Result<std::optional<std::uint64_t>> RaiseLimit(Pid pid, std::uint64_t more_bytes) {
   const LockRights rights = RightsOf(pid);
   if (rights.unlimited) return std::nullopt;
@@ -126,7 +128,7 @@ std::vector<VpnRange> InPieces(std::span<const VpnRange> ranges) {
   return pieces;
 }
 
-// Pieces of one range are refused alike, as a rule.
+// Pieces of one range usually have one error, and are joined.
 void AddRefusal(LockOutcome& outcome, VpnRange range, int system_error) {
   if (!outcome.refused.empty()) {
     LockOutcome::Refusal& last = outcome.refused.back();
@@ -138,11 +140,11 @@ void AddRefusal(LockOutcome& outcome, VpnRange range, int system_error) {
   outcome.refused.push_back({.range = range, .system_error = system_error});
 }
 
-// In one stop.
+// Changes pieces in one stop of the thread.
 Status ChangeSome(Pid pid, std::uint64_t start_time_ticks, std::span<const VpnRange> pieces,
                   LockChange change, LockOutcome& outcome) {
   Result<StoppedThread> thread = StoppedThread::Stop(pid);
-  // Held, it can no longer become another.
+  // A held process keeps its PID.
   if (StartTime(pid) != start_time_ticks) return Fail(Refused("lock memory of", Named(pid), ESRCH));
   if (!thread) return Fail(std::move(thread.error()));
   for (const VpnRange& piece : pieces) {
@@ -161,7 +163,8 @@ Status ChangeSome(Pid pid, std::uint64_t start_time_ticks, std::span<const VpnRa
   return thread->Release();
 }
 
-// By a thread of its own: with its end the kernel lets go of what could not be released.
+// Works in a thread of its own. When that ends, the kernel lets go of a thread that could not be
+// released.
 Status ChangeSomeApart(Pid pid, std::uint64_t start_time_ticks, std::span<const VpnRange> pieces,
                        LockChange change, LockOutcome& outcome) {
   Status status;

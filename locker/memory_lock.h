@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Locks memory of another process, for which there is no system call: it is made to call mlock2(2)
-// itself.
+// Locks memory of another process. There is no system call for that, so the process itself is made
+// to call mlock2(2).
 
 #pragma once
 
@@ -15,35 +15,36 @@
 namespace tmprof {
 
 enum class LockChange : std::uint8_t {
-  kLock,  // what is there now, and the rest as it comes (MLOCK_ONFAULT): nobody waits for it
+  // Present pages now, the rest as they come (MLOCK_ONFAULT), so that no thread waits for them.
+  kLock,
   kUnlock,
 };
 
 struct LockOutcome {
-  PageCount changed;  // of what the kernel took
+  PageCount changed;  // pages that the kernel accepted
   struct Refusal {
     VpnRange range;
     int system_error = 0;
   };
-  std::vector<Refusal> refused;  // ascending; some of a range may be locked all the same
-  // RLIMIT_MEMLOCK of the process, in bytes, where that was raised.
+  std::vector<Refusal> refused;  // ascending; a part of a refused range may be locked
+  // The process's new RLIMIT_MEMLOCK in bytes, if it was raised.
   std::optional<std::uint64_t> raised_limit;
-  std::optional<Error> cut_short;  // what kept it from the rest; unset: nothing did
+  std::optional<Error> cut_short;  // what stopped the work early; unset: it is complete
 };
 
-// `ranges` ascending, disjoint, and not locked yet where they are to be. The process that has the
-// number may be another than the one that is meant: `start_time_ticks`, field 22 of /proc/PID/stat,
-// tells. Where the process may lock less than this takes, its limit is raised first. Fails where it
-// may not be, where the process cannot be stopped (StoppedThread), or ends, and nothing was
-// changed.
+// Locks or unlocks `ranges`, which are ascending and disjoint. Ranges to be locked are not locked
+// yet. `start_time_ticks` is field 22 of /proc/PID/stat and tells the process from a later one with
+// its PID. If the process may lock less than this takes, its limit is raised first. Fails if the
+// limit may not be raised, if the process cannot be stopped (StoppedThread), or if it ends; then
+// nothing was changed.
 //
-// Signals to the caller's process wait while a thread is held, some ms or as long as the process
-// takes for a call; its other threads, if any, should block them.
+// While a thread is held, signals to the caller's process wait, for some ms or as long as the held
+// process takes for a call. Other threads of the caller, if any, should block signals.
 Result<LockOutcome> ChangeLocks(Pid pid, std::uint64_t start_time_ticks,
                                 std::span<const VpnRange> ranges, LockChange change);
 
-// What it has locked now, by itself or not: ascending, touching ranges are one. Fails where that
-// may not be read, or the process has ended.
+// Returns all memory that the process has locked now, whoever locked it: ascending, with adjoining
+// ranges joined. Fails if that may not be read, or if the process has ended.
 Result<std::vector<VpnRange>> LockedRanges(Pid pid);
 
 }  // namespace tmprof

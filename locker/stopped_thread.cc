@@ -29,11 +29,11 @@ namespace {
 
 constexpr std::string_view kAttempt = "stop";
 constexpr std::string_view kByItself = "have the program call mlock2() itself";
-// Of those who sleep uninterruptibly, most wait for a disk.
+// Most uninterruptible sleepers wait for a disk.
 constexpr std::chrono::seconds kLongestWait(5);
 constexpr std::chrono::microseconds kPoll(100);
-// include/uapi/linux/ptrace.h: PTRACE_EVENT_STOP is an enumerator of <sys/ptrace.h>, these two may
-// be newer than the C library.
+// From include/uapi/linux/ptrace.h. PTRACE_EVENT_STOP is an enumerator of <sys/ptrace.h>; these two
+// may be newer than the C library.
 constexpr int kGetRseqConfiguration = 0x420f;   // Linux 5.13, with CONFIG_RSEQ
 constexpr int kGetSyscallDispatcher = 0x4211;   // Linux 6.4
 constexpr std::uint64_t kCodeSegment64 = 0x33;  // arch/x86/include/asm/segment.h, __USER_CS
@@ -43,10 +43,10 @@ constexpr std::uint64_t kMaskBytes = 8;  // of the kernel's sigset_t
 constexpr std::uint64_t kAllSignals = ~std::uint64_t{0};
 constexpr int kSyscallStop = SIGTRAP | 0x80;  // with PTRACE_O_TRACESYSGOOD
 constexpr int kTriesOutsideCriticalSection = 100;
-constexpr std::size_t kMostCodeSearched = std::size_t{1} << 20;  // [vdso] is of some pages
+constexpr std::size_t kMostCodeSearched = std::size_t{1} << 20;  // [vdso] has a few pages
 
-// Which end with EINTR when their thread was stopped, even without a handler (signal(7)); of those
-// on sockets, the ones with a timeout (SO_RCVTIMEO), which nobody tells from outside.
+// Calls that end with EINTR when their thread was stopped, even without a handler (signal(7)).
+// Calls on sockets do so only with a timeout (SO_RCVTIMEO), which is not visible from outside.
 constexpr std::array kNotRestarted{
     SYS_epoll_wait, SYS_epoll_pwait,  SYS_epoll_pwait2,  SYS_rt_sigtimedwait, SYS_semop,
     SYS_semtimedop, SYS_io_getevents, SYS_io_pgetevents, SYS_io_uring_enter,  SYS_recvfrom,
@@ -78,7 +78,7 @@ struct SyscallDispatcher {
   std::uint64_t length;
 };
 
-// The C library declares enumerations of requests, which newer ones are none of.
+// The C library declares enumerations of requests that lack the newer ones.
 long Ptrace(int request, pid_t thread, std::uint64_t address, const void* data) {
   return ptrace(static_cast<__ptrace_request>(request), thread, reinterpret_cast<void*>(address),
                 const_cast<void*>(data));
@@ -89,7 +89,7 @@ long Ptrace(int request, pid_t thread, std::uint64_t value = 0) {
 
 bool IsEventStop(int status) { return WIFSTOPPED(status) && status >> 16 == PTRACE_EVENT_STOP; }
 
-// That is about to be delivered; 0: the stop is for another reason.
+// Returns the signal that is about to be delivered; 0: the stop has another reason.
 int SignalOf(int status) {
   return status >> 16 == 0 && WSTOPSIG(status) != kSyscallStop ? WSTOPSIG(status) : 0;
 }
@@ -105,7 +105,7 @@ void Pause() {
   nanosleep(&poll, nullptr);
 }
 
-// A line of /proc/PID/status; nullopt: there is none.
+// Returns a line of /proc/PID/status; nullopt: there is none.
 std::optional<std::string> StatusLine(pid_t thread, std::string_view title) {
   std::ifstream file(fmt::format("/proc/{}/status", thread));
   for (std::string line; std::getline(file, line);) {
@@ -116,7 +116,7 @@ std::optional<std::string> StatusLine(pid_t thread, std::string_view title) {
   return std::nullopt;
 }
 
-// How much stopping a thread would be noticed.
+// How much the program would notice if a thread were stopped.
 enum class Aptness : std::uint8_t { kUnnoticed, kSeesAnError, kSleepsDeeply, kHasEnded };
 
 Aptness AptnessOf(Pid pid, pid_t thread) {
@@ -125,13 +125,13 @@ Aptness AptnessOf(Pid pid, pid_t thread) {
   if (state.starts_with('D')) return Aptness::kSleepsDeeply;
   std::ifstream file(fmt::format("/proc/{}/task/{}/syscall", pid.value(), thread));
   long call = 0;
-  // Of one that runs it says so in words.
+  // The file has a word instead of a number for a running thread.
   const bool waits = static_cast<bool>(file >> call);
   const bool restarted = std::ranges::find(kNotRestarted, call) == kNotRestarted.end();
   return waits && !restarted ? Aptness::kSeesAnError : Aptness::kUnnoticed;
 }
 
-// The one that notices least, the main one by preference; nullopt: none has memory.
+// Returns the thread that notices least, preferably the main one; nullopt: none has memory.
 std::optional<pid_t> ThreadOf(Pid pid) {
   std::vector<pid_t> threads;
   std::error_code ignored;
@@ -155,9 +155,9 @@ std::optional<pid_t> ThreadOf(Pid pid) {
   return chosen;
 }
 
-// The address of a SYSCALL instruction in [vdso], the kernel's own code for programs, which nobody
-// unmaps; nullopt: there is none. In other code a thread could unmap it meanwhile, and ours would
-// fault.
+// Returns the address of a SYSCALL instruction in [vdso], the kernel's own code for programs, which
+// is never unmapped; nullopt: there is none. Another thread could unmap other code meanwhile, and
+// our call would fault.
 std::optional<std::uint64_t> FindSyscall(pid_t thread) {
   std::ifstream maps(fmt::format("/proc/{}/maps", thread));
   constexpr std::string_view kSyscall("\x0f\x05");
@@ -199,7 +199,7 @@ Result<StoppedThread> StoppedThread::Stop(Pid pid) {
   if (!id) return Fail(thread.Gone(ESRCH));
   if (Ptrace(PTRACE_SEIZE, *id, PTRACE_O_TRACESYSGOOD) != 0) {
     const int refused = errno;
-    // One that is ending may not be traced.
+    // A thread that is ending may not be traced.
     if (refused == ESRCH || AptnessOf(pid, *id) == Aptness::kHasEnded)
       return Fail(thread.Gone(ESRCH));
     const std::string tracer = StatusLine(*id, "TracerPid:").value_or("0");
@@ -227,8 +227,8 @@ StoppedThread::StoppedThread(StoppedThread&& other) noexcept
 
 StoppedThread::~StoppedThread() { (void)Release(); }
 
-// The next stop that it comes to. With registers of ours it is waited for as long as it takes:
-// nobody may let go of it there.
+// Waits for the thread's next stop. A thread with our registers is waited for as long as it takes,
+// because it must not be released there.
 Result<int> StoppedThread::Wait() {
   const auto deadline = std::chrono::steady_clock::now() + kLongestWait;
   while (true) {
@@ -244,7 +244,7 @@ Result<int> StoppedThread::Wait() {
       return status;
     }
     if (std::chrono::steady_clock::now() >= deadline) {
-      // While it runs it cannot be let go; it is when this thread ends.
+      // A running thread cannot be released. It is when this thread ends.
       thread_.reset();
       return Fail(Unfit("it sleeps and cannot be interrupted", "try again when its disk answers"));
     }
@@ -258,8 +258,9 @@ Status StoppedThread::Resume(int request, int signal) {
   return {};
 }
 
-// Until the stop that is asked for. What signals it gets on the way are its own; with a mask of
-// ours that is SIGSTOP, which stops the others of its process, and it when it is let go.
+// Resumes the thread until the requested stop. Signals on the way are its own. With our signal mask
+// only SIGSTOP comes, which stops the other threads of its process, and this one when it is
+// released.
 Status StoppedThread::RunTo(int request, int stop) {
   int signal = 0;
   while (true) {
@@ -273,7 +274,7 @@ Status StoppedThread::RunTo(int request, int stop) {
       return {};
     signal = SignalOf(*status);
     if (masked_ && signal != 0 && signal != SIGSTOP) {
-      // A fault of ours, not its own.
+      // The fault is ours, not the program's.
       if (stop != PTRACE_EVENT_STOP)
         return Fail(Unfit(fmt::format("the call met signal {}", signal), std::string(kByItself)));
       signal = 0;
@@ -281,8 +282,8 @@ Status StoppedThread::RunTo(int request, int stop) {
   }
 }
 
-// Where the kernel is about to deliver signals, and has not yet decided whether to restart the
-// system call that this interrupted.
+// Stops the thread where the kernel is about to deliver signals and has not yet decided whether to
+// restart the interrupted system call.
 Status StoppedThread::Interrupt() {
   for (int tries = 1;; ++tries) {
     if (Ptrace(PTRACE_INTERRUPT, *thread_) != 0) {
@@ -293,7 +294,7 @@ Status StoppedThread::Interrupt() {
     if (Status stopped = RunTo(PTRACE_CONT, PTRACE_EVENT_STOP); !stopped) return stopped;
     siginfo_t cause{};
     if (Ptrace(PTRACE_GETSIGINFO, *thread_, 0, &cause) != 0 || cause.si_signo != SIGTRAP) {
-      // Let go, it stays stopped.
+      // It stays stopped after it is released.
       return Fail(Unfit("a signal has stopped it", "continue it first: kill -CONT"));
     }
     const Result<bool> inside = InCriticalSection();
@@ -302,13 +303,13 @@ Status StoppedThread::Interrupt() {
     if (tries == kTriesOutsideCriticalSection)
       return Fail(Unfit("it is in a restartable sequence whenever it is looked at", "try again"));
     if (Status resumed = Resume(PTRACE_CONT, 0); !resumed) return resumed;
-    Pause();  // it comes out of it
+    Pause();  // it will leave the sequence
   }
 }
 
-// Away from a restartable sequence and back, it would not be told to restart it (rseq(2)). Without
-// an answer to the request the kernel has no such sequences: Prepare() refuses those that are too
-// old to be asked.
+// True if the thread is in a restartable sequence (rseq(2)). After a detour the kernel would not
+// tell it to restart the sequence. A kernel that does not answer the request has no such sequences,
+// because Prepare() refuses kernels that are too old to be asked.
 Result<bool> StoppedThread::InCriticalSection() const {
   user_regs_struct registers{};
   if (Ptrace(PTRACE_GETREGS, *thread_, 0, &registers) != 0) return Fail(Gone(errno));
@@ -324,14 +325,14 @@ Result<bool> StoppedThread::InCriticalSection() const {
   return registers.rip - section.start < section.length;
 }
 
-// Looks for what forbids a call, and remembers what it is to have again.
+// Checks for anything that forbids a call, and saves the state to be restored.
 Status StoppedThread::Prepare() {
   const std::string seccomp = StatusLine(*thread_, "Seccomp:").value_or("0");
   const std::optional<std::uint64_t> syscall = FindSyscall(*thread_);
   SyscallDispatcher dispatcher{};
   const bool knows_dispatcher =
       Ptrace(kGetSyscallDispatcher, *thread_, sizeof dispatcher, &dispatcher) == 0;
-  // Answered, it still was alive when that was read.
+  // The thread answered, so it was still alive when the dispatcher was read.
   if (Ptrace(PTRACE_GETREGS, *thread_, 0, &registers_) != 0 ||
       Ptrace(PTRACE_GETSIGMASK, *thread_, kMaskBytes, &signal_mask_) != 0)
     return Fail(Gone(errno));
@@ -352,7 +353,7 @@ Status StoppedThread::Prepare() {
   }
   if (!syscall) return Fail(Unfit("there is no SYSCALL instruction in its [vdso]", by_itself));
   syscall_address_ = *syscall;
-  // Or a handler of it would run with registers of ours.
+  // Otherwise a handler of the program would run with our registers.
   if (Ptrace(PTRACE_SETSIGMASK, *thread_, kMaskBytes, &kAllSignals) != 0) return Fail(Gone(errno));
   masked_ = true;
   return {};
@@ -367,7 +368,7 @@ Result<std::int64_t> StoppedThread::Call(std::int64_t number,
   registers.rdi = arguments[0];
   registers.rsi = arguments[1];
   registers.rdx = arguments[2];
-  registers.orig_rax = kNoSyscall;  // that is to be restarted
+  registers.orig_rax = kNoSyscall;  // no system call is to be restarted
   registers.eflags &= ~kSingleStep;
   called_ = true;
   if (Ptrace(PTRACE_SETREGS, *thread_, 0, &registers) != 0) return Fail(Gone(errno));
@@ -386,8 +387,8 @@ Status StoppedThread::Release() {
     return Fail(std::move(error));
   };
   if (running_ || called_) {
-    // From the end of a system call, or wherever it runs, to where a restart is decided; from the
-    // former no instruction lies between.
+    // Takes the thread from the end of a system call, or from wherever it runs, to where the kernel
+    // decides about a restart. No instruction lies between that and the end of a call.
     if (Ptrace(PTRACE_INTERRUPT, *thread_) != 0) return lost(Gone(errno));
     if (Status status = RunTo(PTRACE_CONT, PTRACE_EVENT_STOP); !status)
       return lost(std::move(status.error()));

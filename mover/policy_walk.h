@@ -10,8 +10,7 @@
 enum tmprof_policy_of {
   TMPROF_POLICY_NONE,   /* no policy; the process's applies */
   TMPROF_POLICY_OWN,    /* given by `mode` and `nodes` */
-  TMPROF_POLICY_SHARED, /* an object that processes share has policies by range, which are not told
-                         */
+  TMPROF_POLICY_SHARED, /* a shared object's policies, by range; not told */
 };
 
 /* Records come in the order of addresses. The first one is the process's own and has no

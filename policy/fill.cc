@@ -9,7 +9,8 @@ namespace tmprof {
 
 namespace {
 
-// Stable, and without a branch that goes either way: where the members of a tie are is anything.
+// Moves resident rows to the front, stably. It has no unpredictable branch: residents may be
+// anywhere in a tie.
 void ResidentsFirst(std::span<const std::uint32_t> rows, const std::vector<std::uint8_t>& in_tier1,
                     std::vector<std::uint32_t>& ordered) {
   ordered.resize(rows.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Filling tier 1 from the best score down.
+// Fills tier 1 from the best score down.
 
 #pragma once
 
@@ -13,8 +13,8 @@
 namespace tmprof {
 
 // Overwrites `wanted` with the best spans that fit: higher score per base page, then already in
-// tier 1, then ascending key. A span larger than the room left is passed over and smaller ones
-// behind it may still fill.
+// tier 1, then ascending key. A span larger than the room left is skipped, and smaller ones behind
+// it may still fill the room.
 void FillBest(Ranking& ranking, const Residency& residency, PageCount capacity,
               std::vector<std::uint32_t>& wanted);
 

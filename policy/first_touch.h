@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tier 1 fills in order of first appearance, as the kernel allocates; nothing moves (TMP's
+// Fills tier 1 in order of first appearance, as the kernel allocates, and moves nothing (TMP's
 // baseline).
 
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hottest pages of the previous epoch (TMP, IPDPS 2021).
+// Wants the hottest pages of the previous epoch (TMP, IPDPS 2021).
 
 #pragma once
 

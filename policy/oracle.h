@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hottest pages of the coming epoch: the upper bound of an epoch policy (TMP, IPDPS 2021).
+// Wants the hottest pages of the coming epoch: the upper bound of an epoch policy (TMP, IPDPS
+// 2021).
 
 #pragma once
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a span can be in tier 1 by itself. A page-table entry moves whole; a region is of many
-// entries, was looked at as one for want of knowing better, and may be larger than all of tier 1.
+// Cuts spans into the parts that can be in tier 1 by themselves. A page-table entry moves whole. A
+// region has many entries and may be larger than all of tier 1; it was looked at as one because
+// nothing finer is known.
 
 #pragma once
 
@@ -13,9 +14,9 @@
 
 namespace tmprof {
 
-// Regions are cut into pieces of at most a huge page, and of less where a thousandth of the memory
-// is less: tier 1 is to hold some of them, however small a part of the memory it is. A function of
-// the memory alone, so that no tier depends on which others are asked about.
+// Returns the piece size of regions: a huge page or a thousandth of the memory, whichever is
+// smaller. A tier 1 that is a small part of the memory can then still hold some pieces. The size
+// depends on the memory alone, so that no tier depends on other capacities that are asked about.
 constexpr PageCount PieceOf(PageCount memory) {
   constexpr std::uint64_t kPieces = 1024;
   constexpr std::uint64_t kLeast = 8;
@@ -27,8 +28,8 @@ constexpr bool IsInPieces(PageCount span, PageCount piece) {
   return span > piece && !IsOneEntry(span.value());
 }
 
-// visit(VpnRange) for each piece, ascending. They end at multiples of `piece`, so that they stay
-// the same as the bounds of regions change.
+// Calls visit(VpnRange) for each piece, ascending. Pieces end at multiples of `piece`, so that they
+// stay the same if the bounds of regions change.
 template <typename Visit>
 void ForEachPiece(VpnRange span, PageCount piece, Visit visit) {
   if (!IsInPieces(span.size(), piece)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pages to want in tier 1. A policy is pure: no clock, no I/O, no memory of its own, the same
-// answer to the same question; replay and daemon use the same object.
+// Chooses the pages that are wanted in tier 1. A policy is pure: it has no clock, no I/O and no
+// memory of its own, and gives one question one answer. Replay and daemon use the same object.
 
 #pragma once
 
@@ -20,17 +20,16 @@ namespace tmprof {
 
 // The profile that a policy's ranking is made from when it decides for an epoch.
 enum class Knowledge : std::uint8_t {
-  kNothing,  // it is given an empty ranking
+  kNothing,  // the ranking is empty
   kPast,     // the epoch before
-  kPresent,  // the very epoch it decides for: known in a replay only
+  kPresent,  // the epoch it decides for, which only a replay knows
 };
 
 // Where the ranking's spans are now.
 class Residency {
  public:
   virtual ~Residency() = default;
-  // Overwrites `answers`, parallel to `rows`: 1 where all of the span's pages are in tier 1, else
-  // 0.
+  // Overwrites `answers`, parallel to `rows`: 1 if all of the span's pages are in tier 1, else 0.
   virtual void InTier1(std::span<const std::uint32_t> rows,
                        std::vector<std::uint8_t>& answers) const = 0;
 };
@@ -41,12 +40,13 @@ class Policy {
 
   virtual Knowledge knowledge() const = 0;
   // Overwrites `wanted` with rows of `ranking`, in the order and within the capacity of a Plan
-  // (base/plan.h). Rows without a score are not to be wanted.
+  // (base/plan.h). Rows without a score must not be wanted.
   virtual void Choose(Ranking& ranking, const Residency& residency, PageCount capacity,
                       std::vector<std::uint32_t>& wanted) const = 0;
 };
 
-// The policy's choice as what the mover carries out. `keys` of the ranking's rows.
+// Returns the policy's choice in the form that the mover carries out. `keys` are those of the
+// ranking's rows.
 Plan MakePlan(const Policy& policy, std::span<const PageKey> keys, Ranking& ranking,
               const Residency& residency, PageCount capacity);
 
@@ -57,7 +57,7 @@ struct PolicyEntry {
   std::unique_ptr<const Policy> (*make)();
 };
 
-// Every policy there is, in the order in which they are listed to people.
+// Returns all policies, in the order in which people see them.
 std::span<const PolicyEntry> Policies();
 Result<const PolicyEntry*> FindPolicy(std::string_view name);
 

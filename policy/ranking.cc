@@ -10,11 +10,11 @@
 namespace tmprof {
 namespace {
 
-// Enough that a bucket of 100 000 spread-out scores holds dozens, few enough to stay in the L1
-// cache.
+// With so many bits a bucket of 100 000 spread-out scores holds dozens, and the buckets stay in the
+// L1 cache.
 constexpr int kBucketBits = 11;
 
-// Positive doubles order as their bits do.
+// Positive doubles have the order of their bits.
 std::uint64_t Bits(double positive) { return std::bit_cast<std::uint64_t>(positive); }
 
 }  // namespace
@@ -58,9 +58,9 @@ void Ranking::CountBuckets() {
   const std::uint64_t range = Bits(most) - Bits(least);
   const int shift = std::max(0, static_cast<int>(std::bit_width(range)) - kBucketBits);
   const Buckets buckets{.most = Bits(most), .shift = shift, .count = (range >> shift) + 1};
-  buckets_ = buckets;  // a copy of its own can stay in registers
+  buckets_ = buckets;  // a local copy can stay in registers
 
-  // Neighbouring rows often tie: two columns of counters spare them waiting for each other.
+  // Neighbouring rows often tie. With two columns of counters they do not wait for each other.
   std::vector<std::uint32_t> counts(2 * (buckets.count + 1), 0);
   std::uint32_t* even = counts.data();
   std::uint32_t* odd = even + buckets.count + 1;
@@ -81,7 +81,7 @@ void Ranking::CountBuckets() {
   }
 }
 
-// Places whole buckets until at least so many places are taken: one pass over all rows.
+// Places whole buckets until at least so many places are taken, by one pass over all rows.
 void Ranking::PlaceBuckets(std::size_t places) {
   const std::size_t first = placed_buckets_;
   while (placed_buckets_ < bucket_end_.size() &&
@@ -93,7 +93,7 @@ void Ranking::PlaceBuckets(std::size_t places) {
   row_.resize(placed_.size());
   const std::size_t wanted = placed_buckets_ - first;
   const Buckets buckets = buckets_;
-  // Without a branch that goes either way.
+  // This has no unpredictable branch.
   candidates_.resize(density_.size());
   std::uint32_t* candidate = candidates_.data();
   for (std::size_t row = 0; row < density_.size(); ++row) {
@@ -110,7 +110,7 @@ void Ranking::SortNextBucket() {
   const std::size_t end = bucket_end_[sorted_buckets_++];
   const auto first = placed_.begin() + static_cast<std::ptrdiff_t>(sorted_);
   const auto last = placed_.begin() + static_cast<std::ptrdiff_t>(end);
-  // Rows ascend by key, so the row is the key's order; ties alone are in it already.
+  // Rows ascend by key, so that their order is that of keys. A bucket of one tie is sorted already.
   const auto better = [](const Placed& a, const Placed& b) {
     return a.density != b.density ? a.density > b.density : a.row < b.row;
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one table of policies.
+// The only table of policies.
 
 #include <algorithm>
 #include <array>

@@ -19,8 +19,8 @@
 namespace tmprof {
 
 // Distinct base pages with a reference or a sample, kept as runs of neighbours. A page's index is
-// its place in ascending order of names (SharedPages): pages of shared files, which count once,
-// come last.
+// its place in ascending order of names (SharedPages). Pages of shared files count once and come
+// last.
 class Footprint {
   struct Run {
     TargetId target;
@@ -30,8 +30,8 @@ class Footprint {
   };
 
  public:
-  // Linear in the runs and the records; cheap once the profile brings nothing new. Records
-  // are sorted if pages are shared.
+  // Takes time linear in the runs and the records, and little once the profile has nothing new.
+  // Records are sorted if pages are shared.
   void Add(const PageColumns& pages, const SharedPages& shared = {});
 
   PageCount size() const { return size_; }
@@ -44,7 +44,8 @@ class Footprint {
    public:
     explicit Walk(const Footprint& footprint)
         : next_(footprint.runs_.data()), end_(next_ + footprint.runs_.size()) {}
-    // The index of the span's first page, or nullopt unless the footprint holds all of the span.
+    // Returns the index of the span's first page; nullopt unless the footprint holds all of the
+    // span.
     std::optional<std::uint64_t> IndexOf(PageKey key, std::uint64_t span_pages);
 
    private:
@@ -70,21 +71,21 @@ inline std::optional<std::uint64_t> Footprint::Walk::IndexOf(PageKey key,
   return run_.first_index + (start - run_.start);
 }
 
-// What a first pass over a trace finds. `end` tells of damage; the rest
-// then stands for the epochs before it.
+// The result of a first pass over a trace. `end` tells of damage; the other fields then stand for
+// the epochs before it.
 struct FootprintScan {
   Footprint footprint;
   KnownEvidence known;
   MemoryTraffic traffic;
   std::uint64_t epochs = 0;
-  // The most memory that the targets had at the end of an epoch. Pages that several of them map
-  // count for each. nullopt: no epoch tells it of all targets that had not exited.
+  // The most memory that the targets had at the end of an epoch. A page that several of them map
+  // counts for each. nullopt: no epoch tells the memory of all targets that had not exited.
   std::optional<PageCount> resident;
   std::uint64_t references = 0;  // accessed bits found set
   std::uint64_t samples = 0;
   StreamEnd end;
 };
-// `models_cache`: as of KnownEvidence.
+// `models_cache` is that of KnownEvidence.
 FootprintScan ScanFootprint(EpochStream& trace, bool models_cache = false);
 
 }  // namespace tmprof

@@ -22,7 +22,7 @@ class PageBits {
   void Remove(std::uint64_t page) { words_[page / 64] &= ~(std::uint64_t{1} << (page % 64)); }
   void Clear() { std::ranges::fill(words_, 0); }
 
-  // visit(page), ascending.
+  // Calls visit(page), ascending.
   template <typename Visit>
   void ForEach(Visit visit) const {
     for (std::size_t word = 0; word < words_.size(); ++word) {

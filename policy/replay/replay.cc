@@ -19,25 +19,25 @@
 namespace tmprof {
 namespace {
 
-// 4 TiB of footprint: 8 GiB of weights. A damaged trace may claim any size.
+// 4 TiB of footprint need 8 GiB of weights. A damaged trace may claim any size.
 constexpr PageCount kLargestFootprint{std::uint64_t{1} << 30};
 
-// By footprint index.
+// Index of a page in the footprint.
 using PageIndex = std::uint32_t;
 constexpr PageIndex kOutside = std::numeric_limits<PageIndex>::max();
 
-// One epoch as the policies see it; kept while it is the past.
+// One epoch as the policies see it. It is kept while it is the past.
 struct Snapshot {
   std::vector<std::uint32_t> span_pages;  // empty: each is one base page
-  std::vector<PageIndex> first_page;      // kOutside: not of the footprint
+  std::vector<PageIndex> first_page;      // kOutside: not in the footprint
   std::vector<Scores> score;              // per rank source of the replay
-  std::vector<Ranking> ranking;           // likewise, over the columns above
+  std::vector<Ranking> ranking;           // per rank source, over the columns above
 
   std::size_t size() const { return first_page.size(); }
   PageCount PagesOf(std::size_t row) const {
     return PageCount(span_pages.empty() ? 1 : span_pages[row]);
   }
-  // visit(page) for each page of a row of the footprint.
+  // Calls visit(page) for each page of a row that is in the footprint.
   template <typename Visit>
   void ForEachPage(std::size_t row, Visit visit) const {
     const std::uint64_t first = first_page[row];
@@ -46,7 +46,7 @@ struct Snapshot {
   }
 };
 
-// One result in the making.
+// One result under construction.
 struct Lane {
   const Policy* policy = nullptr;
   std::size_t rank = 0;  // index into Snapshot::ranking
@@ -55,7 +55,7 @@ struct Lane {
   PageCount used;  // of tier1
   PageCount moved;
   double hit = 0;
-  double total = 0;  // that could be hit
+  double total = 0;  // weight that could be hit
 };
 
 class LaneResidency final : public Residency {
@@ -80,7 +80,7 @@ class LaneResidency final : public Residency {
 
 class Replayer {
  public:
-  // Precondition: the options name ranks and a judge. `by_samples`: the judge kMemory goes by the
+  // Precondition: the options name ranks and a judge. `by_samples`: the judge kMemory uses the
   // samples of each epoch.
   Replayer(const Footprint& footprint, const ReplayOptions& options,
            const std::vector<PageCount>& capacities, bool by_samples)
@@ -153,7 +153,7 @@ class Replayer {
     }
   }
 
-  // Rows are spans, or the pieces of those that may be placed in part.
+  // Finds the pages of each row. A row is a span, or a piece of one that may be placed in part.
   template <typename KeyOfRow>
   void FindPages(const std::vector<std::uint32_t>& span_pages, KeyOfRow key) {
     outside_.clear();
@@ -183,7 +183,7 @@ class Replayer {
     Footprint::Walk walk(footprint_);
     for (std::size_t row = 0; row < span_pages.size(); ++row) {
       const PageKey whole = key(row);
-      // A span that is shared in part counts for its own process, as in the footprint.
+      // A span that is shared only in part counts for its own process, as it does in the footprint.
       const PageKey name = NameOf(whole, span_pages[row]);
       ForEachPiece({whole.vpn, whole.vpn + PageCount(span_pages[row])}, piece_,
                    [&](VpnRange piece) {
@@ -214,7 +214,8 @@ class Replayer {
     return index ? static_cast<PageIndex>(*index) : kOutside;
   }
 
-  // Rows of shared pages follow all others: files have the last names, hence the last indexes.
+  // Appends the rows of shared pages. They come after all others because files have the last names
+  // and therefore the last indexes.
   void JoinMappers() {
     if (shared_rows_.empty()) return;
     shared_rows_.Cut();
@@ -226,7 +227,7 @@ class Replayer {
     }
   }
 
-  // From the scores of the profile's spans to those of the rows.
+  // Turns scores of the profile's spans into scores of the rows.
   void ShareOut(const std::vector<std::uint32_t>& span_pages, Scores& score) {
     if (whole_of_.empty()) return;
     std::swap(score, score_of_wholes_);
@@ -237,7 +238,7 @@ class Replayer {
     }
   }
 
-  // What the policy of a lane knows now; nullptr: nothing.
+  // Returns the epoch that the lane's policy knows now; null: none.
   Snapshot* KnownTo(const Lane& lane) {
     switch (lane.policy->knowledge()) {
       case Knowledge::kNothing:
@@ -265,7 +266,7 @@ class Replayer {
     }
   }
 
-  // A plan that takes every page of tier 1 leaves nothing there that it does not want.
+  // Carries out a plan that takes every page of tier 1: no unwanted page stays there.
   void Refill(Lane& lane, const Snapshot& known) {
     refilled_.Clear();
     PageCount staying;
@@ -301,8 +302,8 @@ class Replayer {
     lane.used += incoming;
   }
 
-  // Evicts unwanted pages, worst first: those that the lane knows nothing of, one by one from the
-  // highest index down; then spans, whole, in the opposite order of the ranking.
+  // Evicts unwanted pages, worst first. Pages of which the lane knows nothing go first, one by one
+  // from the highest index down. Whole spans follow in the opposite order of the ranking.
   void MakeRoom(Lane& lane, Snapshot& known, PageCount needed) {
     PageCount evicted;
     const auto evict = [&](std::uint64_t page) {
@@ -320,7 +321,7 @@ class Replayer {
       if (!is_known.Holds(page)) evict(page);
     }
 
-    std::vector<bool> is_settled(known.size(), false);  // wanted, or its turn has come
+    std::vector<bool> is_settled(known.size(), false);  // wanted, or considered already
     for (const std::uint32_t row : wanted_) is_settled[row] = true;
     const auto evict_row = [&](std::size_t row) {
       if (is_settled[row] || known.first_page[row] == kOutside) return;
@@ -370,8 +371,8 @@ class Replayer {
     const double total = WeighPages();
     if (by_samples_) TakeSamples(epoch);
     for (Lane& lane : lanes_) {
-      // Whoever knew the samples of this epoch is not judged by them, but by what all evidence
-      // expects.
+      // A policy that knew the samples of this epoch is judged by the expectation from all evidence
+      // instead.
       if (by_samples_ && lane.policy->knowledge() != Knowledge::kPresent) {
         for (const auto& [page, accesses] : sampled_) {
           lane.total += accesses;
@@ -386,7 +387,7 @@ class Replayer {
     }
   }
 
-  // Overwrites weight_, and returns its sum.
+  // Overwrites weight_ and returns the sum of the weights.
   double WeighPages() {
     const Scores& score = present_.score[judge_];
     double total = 0;
@@ -403,7 +404,7 @@ class Replayer {
     return total;
   }
 
-  // A span's samples are spread evenly over its pages.
+  // Takes the epoch's samples. Those of a span are spread evenly over its pages.
   void TakeSamples(const EpochProfile& epoch) {
     const PageColumns& pages = epoch.pages;
     scale_.Look(epoch);
@@ -426,9 +427,9 @@ class Replayer {
   const Footprint& footprint_;
   bool by_samples_;
   PageCount piece_;
-  bool counts_only_;  // a profile's scores are its own counts: no evidence is kept
+  bool counts_only_;  // a profile's scores are its own counts, and no evidence is kept
   Ranker ranker_;
-  std::vector<RankSource> sources_;  // the ranks, and the judge if it is none of them
+  std::vector<RankSource> sources_;  // the ranks, and the judge if it is not one of them
   std::size_t judge_ = 0;            // index into sources_
   std::vector<std::unique_ptr<const Policy>> policies_;
   std::vector<Lane> lanes_;
@@ -441,16 +442,17 @@ class Replayer {
   std::vector<std::uint32_t> wanted_;
   PageBits refilled_;
   std::vector<double> weight_;  // by footprint index
-  // Footprint indexes and accesses to memory that samples of the present stand for, of judge
-  // kMemory.
+  // Used with the judge kMemory: footprint indexes, and the accesses to memory that samples of the
+  // present epoch stand for.
   std::vector<std::pair<std::uint64_t, double>> sampled_;
   SampleScale scale_;
-  std::vector<std::size_t> outside_;  // rows of the present that are not of the footprint
-  // By row of the present, the profile's span that it is a piece of; empty: the spans are the rows.
+  std::vector<std::size_t> outside_;  // rows of the present epoch that are not in the footprint
+  // By row of the present epoch: the profile's span that the row is a piece of. Empty: the spans
+  // are the rows.
   std::vector<std::size_t> whole_of_;
   Scores score_of_wholes_;
-  SharedPages shared_pages_;  // as of the present
-  SharedRows shared_rows_;    // of the present
+  SharedPages shared_pages_;  // of the present epoch
+  SharedRows shared_rows_;    // of the present epoch
   std::vector<std::uint64_t> new_pages_;
   std::uint64_t epochs_ = 0;
 };
@@ -460,7 +462,7 @@ Error NothingToReplay(std::string reason) {
                   "record for longer, or a program that runs");
 }
 
-// The references and samples that a judge goes by. nullopt: it counted all accesses.
+// Returns the references and samples that a judge uses. nullopt: it counted all accesses.
 std::optional<std::uint64_t> ObservationsOf(RankSource judge, bool by_samples,
                                             const FootprintScan& scan) {
   switch (judge) {
@@ -479,7 +481,7 @@ std::optional<std::uint64_t> ObservationsOf(RankSource judge, bool by_samples,
   return std::nullopt;
 }
 
-// The pages that ratios are of.
+// Returns how many pages ratios are parts of.
 Result<PageCount> WholeOf(RatioOf of, const FootprintScan& scan) {
   if (of == RatioOf::kFootprint) return scan.footprint.size();
   if (scan.resident && *scan.resident > PageCount(0)) return *scan.resident;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hit rates that a recorded trace tells without a policy being replayed.
+// Computes the hit rates that a recorded trace tells without replaying a policy.
 
 #pragma once
 
@@ -16,14 +16,14 @@
 
 namespace tmprof {
 
-// True if the judge's weights are rates that were estimated. Other weights tell no hit rates.
+// True if the judge's weights are estimated rates. Other weights tell no hit rates.
 bool CanTellHitRates(const Ranker::Options& ranker, RankSource judge);
 
-// Gets each epoch and what the ranking would put into tier 1 after it.
+// Gets each epoch, and the spans that the ranking would put into tier 1 after it.
 using OnChoice = std::function<void(const EpochProfile& epoch, const ChosenSpans& chosen)>;
 
-// One for each capacity, of the epochs before any damage. A page that several processes map counts
-// once. Precondition: CanTellHitRates().
+// Returns one result for each capacity, from the epochs before any damage. A page that several
+// processes map counts once. Precondition: CanTellHitRates().
 Result<std::vector<HitRates>> TellHitRates(const OpenTrace& open, const Ranker::Options& ranker,
                                            RankSource judge, std::span<const PageCount> capacities,
                                            const OnChoice& on_choice = {});
