@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plugin for clang that counts loads and stores by object (objtrace/layout.h).
 //
-// It runs after all of the optimiser, on the accesses that are left: what the optimiser removed the
-// program does not do. A vector's elements count one each (those that a mask lets through), and 8
-// bytes of memcpy, memmove and memset. Accesses by one pointer are one object's:
-//  - in a loop that calls nothing, by a pointer that it does not change: summed up in a register,
-//    and counted where the loop is left;
-//  - else in one basic block, up to the next call that might free the object or not return: counted
-//    at the first of them. Blocks that follow use the header that this one found.
+// It runs after all of the optimiser and counts the accesses that are left, because the program
+// does not do the removed ones. A vector's elements count one each (those that a mask lets
+// through), and so do each 8 bytes of memcpy, memmove and memset. Accesses by one pointer belong to
+// one object. They are counted together:
+//  - in a loop that calls nothing, if the loop does not change the pointer: they are summed up in a
+//  register, and counted at the exits of the loop;
+//  - else in one basic block, up to the next call that might free the object or not return: they
+//  are counted at the first of them. Blocks that follow use the header that this block found.
 
 #include <llvm/ADT/MapVector.h>
 #include <llvm/ADT/PostOrderIterator.h>
@@ -45,36 +46,38 @@ constexpr std::uint32_t kLikely = 2000;  // against 1
 
 // Accesses that are counted together.
 struct Group {
-  Value* base;               // that all their addresses are made from
-  llvm::Instruction* first;  // of the accesses
-  Value* address;            // of that one
+  Value* base;               // all their addresses are made from it
+  llvm::Instruction* first;  // the first access
+  Value* address;            // its address
   std::uint64_t weight = 0;
-  Value* late_weight = nullptr;      // instead, if it is set: known when the program runs, may be 0
-  const llvm::Loop* loop = nullptr;  // that it is summed up in
+  Value* late_weight = nullptr;      // replaces `weight` if it is set: known at run time, may be 0
+  const llvm::Loop* loop = nullptr;  // the loop that it is summed up in
   const llvm::Loop* quiet_loop = nullptr;  // see QuietLoop()
-  // Another group of this pointer that ran before, with nothing in between that might free the
-  // object: its header need not be looked for again.
+  // An earlier group of this pointer, if nothing between the two might free the object. Its header
+  // need not be found again.
   std::optional<std::size_t> leader = std::nullopt;
-  // The same where control flow meets and the pointer is a PHI: of its incoming values, in order.
+  // Used if control flow meets and the pointer is a PHI: the leaders of its incoming values, in
+  // order.
   std::vector<std::optional<std::size_t>> incoming_leaders = {};
-  // Accesses that its incoming leaders leave to it, which runs next if the loop goes on.
+  // Accesses that its incoming leaders leave to this group, which runs next if the loop goes on.
   std::uint64_t left_to_it = 0;
-  bool leaves_accesses = false;  // is such a leader: counts only where control goes elsewhere
+  bool leaves_accesses = false;  // it is such a leader, and counts only if control goes elsewhere
   bool leads = false;
-  Value* header = nullptr;                   // of a leader: the object's, or null
-  llvm::PHINode* incoming_header = nullptr;  // its incoming leaders'
+  Value* header = nullptr;                   // of a leader: the object's header, or null
+  llvm::PHINode* incoming_header = nullptr;  // the header of its incoming leaders
 };
 
 // Accesses of a loop by one pointer, in variables that become registers.
 struct Sum {
   llvm::AllocaInst* accesses;
-  llvm::AllocaInst* address;  // of one of them
+  llvm::AllocaInst* address;  // address of one of them
 };
 
-// That control leaves a loop by: of a terminator, the number of the successor.
+// An exit of a loop: a terminator and the number of its successor.
 using Edge = std::pair<llvm::Instruction*, unsigned>;
 
-// That an address is made from, also where it is one of two made from the same.
+// Returns the value that an address is made from. If the address is one of two that are made from
+// one value, it is that value.
 Value* BaseOf(Value* address, int depth = 0) {
   constexpr int kMaxDepth = 4;
   auto* base = const_cast<Value*>(llvm::getUnderlyingObject(address, kMaxPointerSteps));
@@ -84,14 +87,14 @@ Value* BaseOf(Value* address, int depth = 0) {
   return one == BaseOf(select->getFalseValue(), depth + 1) ? one : base;
 }
 
-// Elements of a vector, or one.
+// Returns the number of elements of a vector; 1 for other types.
 std::uint64_t WeightOf(const llvm::Type* type) {
   const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type);
   return vector != nullptr ? vector->getNumElements() : 1;
 }
 
-// Whether an object that is accessed before it may be gone after it, or the rest may not be
-// reached.
+// True if an object accessed before the instruction may be gone after it, or if later instructions
+// may not be reached.
 bool IsBarrier(const llvm::Instruction& instruction) {
   const auto* call = llvm::dyn_cast<llvm::CallBase>(&instruction);
   if (call == nullptr || llvm::isa<llvm::IntrinsicInst>(call)) return false;
@@ -99,8 +102,8 @@ bool IsBarrier(const llvm::Instruction& instruction) {
            call->hasFnAttr(llvm::Attribute::WillReturn) && call->doesNotThrow());
 }
 
-// Whether it may tell other threads that what was done before is done, as that an object is theirs
-// to free: that takes a release, so no load does.
+// True if the instruction may tell other threads that earlier work is done, for instance that an
+// object is theirs to free. That takes a release, which no load is.
 bool Synchronises(const llvm::Instruction& instruction) {
   if (const auto* call = llvm::dyn_cast<llvm::CallBase>(&instruction);
       call != nullptr && !llvm::isa<llvm::AnyMemIntrinsic>(call)) {
@@ -113,12 +116,12 @@ bool Synchronises(const llvm::Instruction& instruction) {
   return instruction.isAtomic();
 }
 
-// Whether it asks again and again for what others say: who runs the loop may do so until the
-// program ends, and others wait for what it has counted.
+// True if the instruction asks repeatedly for another thread's answer. Such a loop may run until
+// the program ends, and others would wait for its counts.
 bool Polls(const llvm::Instruction& instruction, const llvm::Loop& loop) {
   const auto* load = llvm::dyn_cast<llvm::LoadInst>(&instruction);
   if (load == nullptr || !(load->isAtomic() || load->isVolatile())) return false;
-  // A pointer that is read in the loop from the same place is mostly the same.
+  // A pointer that the loop reads repeatedly from one place usually has one value.
   constexpr int kMaxPointers = 8;
   for (int pointers = 0; load != nullptr && pointers < kMaxPointers; ++pointers) {
     const Value* from = load->getPointerOperand()->stripInBoundsConstantOffsets();
@@ -128,7 +131,8 @@ bool Polls(const llvm::Instruction& instruction, const llvm::Loop& loop) {
   return false;
 }
 
-// Whether any from `first` on does, up to the end of its block or to `end` in it.
+// True if an instruction from `first` on synchronises, up to the end of its block or to `end` in
+// it.
 bool AnySynchronises(const llvm::Instruction& first, const llvm::Instruction* end) {
   for (const llvm::Instruction* at = &first; at != end; at = at->getNextNode()) {
     if (Synchronises(*at)) return true;
@@ -138,7 +142,7 @@ bool AnySynchronises(const llvm::Instruction& first, const llvm::Instruction* en
 
 class FunctionCounter;
 
-// What all functions of a module share.
+// State of a module that all its functions share.
 class ModuleCounter {
  public:
   explicit ModuleCounter(llvm::Module& module);
@@ -166,7 +170,7 @@ class ModuleCounter {
   llvm::FunctionCallee count_static_;
   llvm::InlineAsm* add_;
   llvm::MDNode* likely_;
-  llvm::DenseMap<const llvm::GlobalVariable*, unsigned> places_;  // in `objects_`
+  llvm::DenseMap<const llvm::GlobalVariable*, unsigned> places_;  // index in `objects_`
   std::vector<llvm::GlobalVariable*> variables_;
   llvm::GlobalVariable* objects_ = nullptr;
 };
@@ -188,8 +192,8 @@ class FunctionCounter {
                     const llvm::Type* in_place);
   void AccessLanes(llvm::IntrinsicInst& intrinsic, Value* addresses, Value* mask);
 
-  // The outermost loop around a block that does nothing but compute and access memory; null where
-  // there is none.
+  // Returns the outermost loop around a block that does nothing but compute and access memory; null
+  // if there is none.
   const llvm::Loop* QuietLoop(const llvm::BasicBlock& block);
   bool IsQuiet(const llvm::Loop& loop);
   const llvm::Loop* LoopToSumIn(const llvm::Instruction& instruction, const Value* base);
@@ -200,7 +204,7 @@ class FunctionCounter {
   void Emit(Group& group);
   void AddToSum(const Group& group, llvm::IRBuilder<>& builder, Value* weight);
   void EmitStatic(llvm::IRBuilder<>& builder, llvm::Instruction* before, Value* id, Value* weight);
-  // Returns the header, or null. Counts there, if not by `slow_alone`.
+  // Returns the header, or null. Counts there, unless `slow_alone` leaves it to the slow way.
   Value* EmitDynamic(llvm::Instruction* before, Value* address, Value* weight, Value* thread,
                      bool slow_alone);
   void EmitFollower(Group& group, llvm::Instruction* before, Value* weight);
@@ -219,24 +223,24 @@ class FunctionCounter {
 
   ModuleCounter& module_;
   llvm::Function& function_;
-  llvm::DominatorTree dominators_;  // of the function as it was
+  llvm::DominatorTree dominators_;  // of the original function
   llvm::LoopInfo loops_;
   llvm::DenseMap<const llvm::Loop*, bool> quiet_;
   std::vector<Group> groups_;
-  // Groups whose object is still there, those of the block that may still grow among them.
+  // Groups whose object still exists, including groups of the block that may still grow.
   std::vector<std::size_t> open_;
   llvm::DenseMap<const llvm::BasicBlock*, std::vector<std::size_t>> open_at_end_;
   bool after_barrier_ = false;  // in the block that is being collected
 
   llvm::MapVector<std::pair<const llvm::Loop*, Value*>, Sum> sums_;
   llvm::DenseMap<const llvm::Loop*, std::vector<Edge>> exits_;
-  std::vector<std::pair<Edge, std::size_t>> left_at_;  // of groups that leave their accesses
-  std::map<Edge, llvm::Instruction*> split_exits_;     // the branches at their ends
+  std::vector<std::pair<Edge, std::size_t>> left_at_;  // exits of groups that leave their accesses
+  std::map<Edge, llvm::Instruction*> split_exits_;     // branches at the ends of the new blocks
   llvm::DenseMap<const llvm::Loop*, llvm::AllocaInst*> thread_numbers_;
   std::vector<llvm::AllocaInst*> variables_;
 };
 
-// Marks what this pass inserts, for tools that come after it.
+// Marks inserted instructions for tools that come after this pass.
 template <typename T>
 T* NoSanitize(T* instruction) {
   instruction->setNoSanitizeMetadata();
@@ -270,12 +274,12 @@ llvm::GlobalVariable* ModuleCounter::ThreadLocal(llvm::Type* type, llvm::StringR
                                   name, nullptr, llvm::GlobalValue::InitialExecTLSModel);
 }
 
-// Also those of other modules that this one uses: several then have the variable, and counts add
-// up.
+// Collects variables, including those of other modules that this one uses. Several modules then
+// have such a variable, and counts add up.
 void ModuleCounter::CollectVariables() {
   for (llvm::GlobalVariable& variable : module_.globals()) {
     const bool is_ours = &variable == thread_ || &variable == static_counts_;
-    // The linker may drop a copy that is local to a group, but not what refers to it.
+    // The linker may drop a group-local copy but keeps references to it.
     const bool may_be_dropped = variable.hasComdat() && variable.hasLocalLinkage();
     if (is_ours || may_be_dropped || variable.isThreadLocal() || !variable.hasName() ||
         variable.getName().starts_with("llvm.") || variable.hasExternalWeakLinkage() ||
@@ -328,7 +332,7 @@ void ModuleCounter::AddModuleFunctions() {
           type, {builder.getInt32(kLayoutVersion),
                  builder.getInt32(static_cast<std::uint32_t>(objects.size())), objects_}),
       "tmprof.module");
-  // Before the program's own constructors, after its destructors.
+  // The hooks run before the program's own constructors and after its destructors.
   constexpr int kPriority = 1;
   llvm::appendToGlobalCtors(module_, CallOnModule("tmprof.attach", "tmprof_attach", module),
                             kPriority);
@@ -348,7 +352,7 @@ void ModuleCounter::Run() {
     functions.push_back(&function);
   }
   for (llvm::Function* function : functions) {
-    // By which the runtime finds who allocates.
+    // The runtime needs the unwind tables to find the allocating callers.
     function->setUWTableKind(llvm::UWTableKind::Async);
     FunctionCounter(*this, *function).Run();
   }
@@ -405,7 +409,7 @@ const llvm::Loop* FunctionCounter::QuietLoop(const llvm::BasicBlock& block) {
   return quiet;
 }
 
-// The outermost quiet one that does not change the pointer.
+// Returns the outermost quiet loop that does not change the pointer.
 const llvm::Loop* FunctionCounter::LoopToSumIn(const llvm::Instruction& instruction,
                                                const Value* base) {
   const llvm::Loop* found = nullptr;
@@ -438,13 +442,13 @@ void FunctionCounter::Access(llvm::Instruction& instruction, Value* address, std
     groups_[*leader].leads = true;
   } else if (group.loop == nullptr && phi != nullptr &&
              phi->getParent() == instruction.getParent() && !after_barrier_) {
-    group.incoming_leaders.resize(phi->getNumIncomingValues());  // to be found
+    group.incoming_leaders.resize(phi->getNumIncomingValues());  // found later
   }
   open_.push_back(groups_.size());
   groups_.push_back(std::move(group));
 }
 
-// Needs all blocks' open groups.
+// Precondition: the open groups of all blocks are known.
 void FunctionCounter::FindIncomingLeaders(Group& group) {
   if (group.incoming_leaders.empty()) return;
   const auto* phi = llvm::cast<llvm::PHINode>(group.base);
@@ -465,7 +469,7 @@ void FunctionCounter::FindIncomingLeaders(Group& group) {
   if (!is_any) group.incoming_leaders.clear();
 }
 
-// One addition for two: those of the block that leads here wait for it.
+// Merges two additions into one: the block that leads here leaves its accesses to this group.
 void FunctionCounter::LeaveAccesses(Group& group) {
   if (group.incoming_leaders.empty()) return;
   const llvm::BasicBlock* block = group.first->getParent();
@@ -520,8 +524,8 @@ void FunctionCounter::AccessBytes(llvm::Instruction& instruction, Value* address
              builder.CreateLShr(builder.CreateAdd(wide, builder.getInt64(kWordBytes - 1)), 3));
 }
 
-// `in_place`: the vector's type, where each element has its place in memory whatever the mask; null
-// where those accessed adjoin.
+// `in_place`: the vector's type, if each element has its place in memory whatever the mask. Null:
+// the accessed elements adjoin.
 void FunctionCounter::AccessMasked(llvm::IntrinsicInst& intrinsic, Value* address, Value* mask,
                                    const llvm::Type* in_place) {
   llvm::IRBuilder<> builder(&intrinsic);
@@ -551,7 +555,7 @@ void FunctionCounter::AccessLanes(llvm::IntrinsicInst& intrinsic, Value* address
   }
 }
 
-// Whether it accesses memory in a way that is counted.
+// True if the intrinsic accesses memory in a way that is counted.
 bool FunctionCounter::AccessIntrinsic(llvm::IntrinsicInst& intrinsic) {
   if (auto* memory = llvm::dyn_cast<llvm::MemIntrinsic>(&intrinsic)) {
     AccessBytes(intrinsic, memory->getRawDest(), memory->getLength());
@@ -586,7 +590,7 @@ bool FunctionCounter::AccessIntrinsic(llvm::IntrinsicInst& intrinsic) {
 }
 
 void FunctionCounter::Collect(llvm::BasicBlock& block) {
-  // What was open where the only way here comes from. A loop's first block has two ways.
+  // Groups stay open if there is only one way into the block. The first block of a loop has two.
   const llvm::BasicBlock* before = block.getSinglePredecessor();
   open_ = before != nullptr ? open_at_end_[before] : std::vector<std::size_t>();
   after_barrier_ = false;
@@ -632,7 +636,7 @@ void FunctionCounter::BeforeLoop(const llvm::Loop& loop, Store store) {
   }
 }
 
-// What a group needs outside of its block, while blocks are as the loops know them.
+// Prepares all that a group needs outside of its block, while the loops still match the blocks.
 void FunctionCounter::Prepare(Group& group) {
   if (group.loop != nullptr) {
     const auto [sum, is_new] = sums_.insert({{group.loop, group.base}, Sum()});
@@ -667,7 +671,8 @@ Value* FunctionCounter::ThreadNumber(llvm::IRBuilder<>& builder) {
       builder.CreateLoad(module_.i32_, builder.CreateThreadLocalAddress(module_.thread_)));
 }
 
-// As it was when control came to the loop: one that takes no place in a quiet loop has none later.
+// Returns the thread's number as it was when control came to the loop. A thread that allocates
+// nothing in a quiet loop gets no number there.
 Value* FunctionCounter::ThreadNumberIn(llvm::IRBuilder<>& builder, const llvm::Loop* loop) {
   const auto number = thread_numbers_.find(loop);
   return number != thread_numbers_.end() ? builder.CreateLoad(module_.i32_, number->second)
@@ -686,8 +691,8 @@ Value* FunctionCounter::StaticId(llvm::IRBuilder<>& builder, const Value* base) 
   return NoSanitize(builder.CreateLoad(module_.i64_, id));
 }
 
-// One instruction, of which clang assures no other way: a signal handler that adds, too, runs
-// before it or after it.
+// Adds with one instruction, so that a signal handler that adds, too, runs before it or after it.
+// clang guarantees that in no other way.
 void FunctionCounter::AddTo(llvm::IRBuilder<>& builder, Value* word, Value* weight) {
   llvm::CallInst* add = builder.CreateCall(module_.add_, {word, weight, word});
   for (const unsigned operand : {0U, 2U}) {
@@ -715,7 +720,7 @@ void FunctionCounter::EmitStatic(llvm::IRBuilder<>& builder, llvm::Instruction* 
   llvm::IRBuilder<>(slow).CreateCall(module_.count_static_, {id, weight});
 }
 
-// The formula of objtrace/layout.h.
+// Emits the formula of objtrace/layout.h.
 Value* FunctionCounter::EmitDynamic(llvm::Instruction* before, Value* address, Value* weight,
                                     Value* thread, bool slow_alone) {
   llvm::BasicBlock* head = before->getParent();
@@ -804,7 +809,7 @@ void FunctionCounter::Emit(Group& group) {
   Value* weight = group.late_weight != nullptr ? group.late_weight : builder.getInt64(group.weight);
   if (group.loop != nullptr) return AddToSum(group, builder, weight);
   if (group.late_weight != nullptr) {
-    // Without an access, the address may be any.
+    // Without an access the address may be invalid.
     before = llvm::SplitBlockAndInsertIfThen(builder.CreateICmpNE(weight, builder.getInt64(0)),
                                              before->getIterator(), false);
     builder.SetInsertPoint(before);
@@ -819,7 +824,7 @@ void FunctionCounter::Emit(Group& group) {
   }
 }
 
-// A block of its own for the edge; returns its end.
+// Gives the edge a block of its own and returns the end of that block.
 llvm::Instruction* FunctionCounter::SplitExit(const Edge& edge) {
   llvm::Instruction*& end = split_exits_[edge];
   if (end != nullptr) return end;
@@ -829,7 +834,8 @@ llvm::Instruction* FunctionCounter::SplitExit(const Edge& edge) {
   end = llvm::BranchInst::Create(to, between);
   terminator->setSuccessor(successor, between);
   for (llvm::PHINode& phi : to->phis()) {
-    // Of several edges from one block, any: their values are the same. None yet in our own.
+    // One block may have several edges with equal values, and any will do. Our own block has none
+    // yet.
     const int place = phi.getBasicBlockIndex(terminator->getParent());
     if (place >= 0) phi.setIncomingBlock(static_cast<unsigned>(place), between);
   }

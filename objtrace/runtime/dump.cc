@@ -127,8 +127,8 @@ void Dumper::WriteModules() {
       this);
 }
 
-// Other threads go on allocating and freeing. What is freed is read first, of all of them: all of
-// that has been allocated when it is asked what was.
+// Sums up the totals of all threads, which go on allocating and freeing. Frees are read first, in
+// all threads: whatever was freed then counts as allocated, too.
 SiteTotals TotalsOf(std::uint32_t stack) {
   SiteTotals sum{};
   heap.registry().EachThread([&](const Thread& thread) {
@@ -144,14 +144,14 @@ SiteTotals TotalsOf(std::uint32_t stack) {
     sum.objects += Load(site.objects);
     sum.bytes += Load(site.bytes);
   });
-  // fork(2) copies a page that others write to, and then the next one: the child may have got the
-  // end of an allocation without its begin.
+  // fork(2) copies pages one by one while other threads write. The child may have the end of an
+  // allocation without its beginning.
   sum.objects = std::max(sum.objects, sum.freed_objects);
   return sum;
 }
 
 void Dumper::WriteStacks() {
-  // By stack. Without memory for it these are left out.
+  // Totals per allocation stack. Omitted if memory for the table cannot be allocated.
   constexpr std::uint64_t kUncreditedBytes = kMaxStacks * sizeof(std::uint64_t);
   auto* uncredited = static_cast<std::uint64_t*>(MapSparse(kUncreditedBytes));
   if (uncredited != nullptr) {

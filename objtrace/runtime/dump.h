@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes what is known of all objects (proto/objects.proto).
+// Writes everything known about all objects (proto/objects.proto).
 
 #pragma once
 
 namespace tmprof::objtrace {
 
-// A symbolic link at the end of the path: who named the file may mean it.
+// How to treat a symbolic link at the end of the path. Whoever named the file may mean the link.
 enum class Links { kFollow, kRefuse };
 
-// 0, or the errno of what failed: ELOOP for a link that is refused.
+// Returns 0, or the errno of the failure: ELOOP for a link that is refused.
 int Dump(const char* path, Links links);
 
 }  // namespace tmprof::objtrace

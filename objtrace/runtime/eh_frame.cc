@@ -70,7 +70,7 @@ class Cursor {
     Fail();
     return 0;
   }
-  // Of a pointer that is encoded so, without what it is to be added to.
+  // Returns an encoded pointer, without the base that is to be added.
   std::uint64_t TakeEncoded(std::uint8_t encoding) {
     switch (encoding & kFormat) {
       case kAbsolute:
@@ -88,7 +88,7 @@ class Cursor {
         return 0;
     }
   }
-  // Its own bytes, of an expression or the like.
+  // Returns a block of bytes, such as an expression.
   Cursor TakeBlock() {
     const std::uint64_t bytes = TakeUleb();
     const std::uint8_t* start = at_;
@@ -106,7 +106,7 @@ class Cursor {
   bool failed_ = false;
 };
 
-// What a common information entry (CIE) says of all functions that name it.
+// The part of a common information entry (CIE) that applies to all functions that name it.
 struct Common {
   std::uint64_t code_factor = 1;
   std::int64_t data_factor = 1;
@@ -115,8 +115,8 @@ struct Common {
   Cursor program{nullptr, nullptr};
 };
 
-// What follows an entry's length. At its end already: it is the last one, or one of 64 bits, which
-// nobody writes.
+// Returns the rest of an entry behind its length. It is empty for the last entry, and for one of 64
+// bits, which no compiler writes.
 Cursor BodyOf(const std::uint8_t* entry) {
   std::uint32_t length = 0;
   std::memcpy(&length, entry, sizeof(length));
@@ -146,7 +146,7 @@ bool ReadCommon(const std::uint8_t* entry, Common& common) {
       } else if (*augmentation == 'P') {
         data.TakeEncoded(data.Take<std::uint8_t>());
       } else {
-        return false;  // 'S' too: a signal's frame has its registers elsewhere
+        return false;  // also 'S': a signal's frame has its registers elsewhere
       }
     }
     if (data.failed()) return false;
@@ -157,7 +157,7 @@ bool ReadCommon(const std::uint8_t* entry, Common& common) {
   return !at.failed();
 }
 
-// As far as the instructions have been executed.
+// The state after the instructions that were executed.
 struct Row {
   enum class Saved : std::uint8_t { kSame, kAtCfa, kAtRbp, kUndefined, kOther };
 
@@ -174,7 +174,7 @@ class Program {
   Program(const Common& common, std::uint64_t start, std::uint64_t address)
       : common_(common), location_(start), address_(address) {}
 
-  // False: it cannot be understood.
+  // False: the program is not understood.
   bool Run() {
     if (!Execute(common_.program, false)) return false;
     initial_ = row_;
@@ -232,7 +232,7 @@ class Program {
           break;
         case 0x09:    // DW_CFA_register
         case 0x14:    // DW_CFA_val_offset
-        case 0x15: {  // DW_CFA_val_offset_sf; of each a number follows
+        case 0x15: {  // a number follows each
           const std::uint64_t which = at.TakeUleb();
           at.TakeUleb();
           Save(which, Row::Saved::kOther, 0);
@@ -301,7 +301,7 @@ class Program {
     return static_cast<std::int64_t>(value) * common_.data_factor;
   }
 
-  // False: what follows holds beyond the address.
+  // False: the rows from here on are beyond the address.
   bool Advance(std::uint64_t by) {
     location_ += by * common_.code_factor;
     return location_ <= address_;
@@ -332,7 +332,7 @@ class Program {
     row_.cfa_offset = offset;
   }
 
-  // As GCC writes it of functions that align their stack.
+  // GCC writes such expressions for functions that align their stack.
   void DefineCfa(Cursor expression) {
     const bool is_known = TakeRbpAndOffset(expression, row_.cfa_offset) &&
                           expression.Take<std::uint8_t>() == kDereference && expression.AtEnd();
@@ -355,7 +355,7 @@ class Program {
 };
 
 bool IsOffset(std::int64_t offset) {
-  constexpr std::int64_t kFarthest = 1 << 30;  // no stack is as large
+  constexpr std::int64_t kFarthest = 1 << 30;  // no stack is so large
   return offset > -kFarthest && offset < kFarthest && offset % 8 == 0;
 }
 
@@ -366,7 +366,7 @@ FrameRule RuleOf(const Row& row) {
   RbpKind rbp = RbpKind::kSame;
   switch (row.rbp) {
     case Row::Saved::kSame:
-    case Row::Saved::kUndefined:  // of no use to anybody further out
+    case Row::Saved::kUndefined:  // no caller further out needs it
       break;
     case Row::Saved::kAtCfa:
       rbp = RbpKind::kAtCfa;
@@ -383,7 +383,7 @@ FrameRule RuleOf(const Row& row) {
           .rbp_offset = static_cast<std::int32_t>(row.rbp_offset)};
 }
 
-// The description of the function that may hold the address, by the table, which is sorted.
+// Finds the description of the function that may hold the address in the sorted table.
 const std::uint8_t* FindEntry(const std::uint8_t* table, std::uint64_t address,
                               std::uint64_t& start) {
   struct Header {
@@ -395,7 +395,7 @@ const std::uint8_t* FindEntry(const std::uint8_t* table, std::uint64_t address,
     std::uint32_t count;
   } header;
   std::memcpy(&header, table, sizeof(header));
-  // What all linkers write.
+  // All linkers write these encodings.
   if (header.version != 1 || header.frames_encoding != (kOfItself | kSigned4) ||
       header.count_encoding != kUnsigned4 || header.table_encoding != (kOfTable | kSigned4)) {
     return nullptr;
@@ -435,7 +435,7 @@ FrameRule RuleAt(const void* table, std::uint64_t address) {
   const auto to_common = at.Take<std::uint32_t>();
   Common common;
   if (to_common == 0 || !ReadCommon(body - to_common, common)) return {};
-  at.TakeEncoded(common.pointers);  // its start
+  at.TakeEncoded(common.pointers);  // skips its start
   const std::uint64_t bytes = at.TakeEncoded(common.pointers);
   if (address - start >= bytes) return {};
   if (common.has_augmentation) at.TakeBlock();

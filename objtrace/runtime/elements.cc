@@ -54,7 +54,7 @@ int ElementTable::Add(const Header* header, std::uint64_t start, std::uint64_t b
   Elements& place = places[at % kPlaces];
   place.start = start;
   place.element_bytes = element_bytes;
-  // An object of no bytes has one as well: no memory is not to be had.
+  // An object of no bytes has one element: no memory cannot be mapped.
   place.elements = (std::max<std::uint64_t>(bytes, 1) + element_bytes - 1) / element_bytes;
   place.counts = static_cast<std::atomic<std::uint64_t>*>(MapSparse(BytesOfCounts(place)));
   if (place.counts == nullptr) return ENOMEM;
@@ -68,8 +68,8 @@ void ElementTable::Remove(const Header* header) {
   Elements* place = Find(header);
   if (place == nullptr) return;
   Elements* places = places_.load(std::memory_order_relaxed);
-  // What is looked for past this one may be in the next place: else nothing is, and the removed
-  // ones before it need not be passed either.
+  // If the next place is taken, a search past this one may lead there. Otherwise this entry and the
+  // removed ones before it can become free.
   place->header.store(kRemoved, std::memory_order_release);
   ::munmap(place->counts, BytesOfCounts(*place));
   --taken_;

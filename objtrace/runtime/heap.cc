@@ -89,7 +89,8 @@ void Heap::PutBack(Thread& thread, Span* span, Header* header) {
   }
 }
 
-// By reading and writing both: a thread that begins to flush after this sees that nothing lives.
+// Reads and writes in one operation. A thread that begins to flush after this sees that no object
+// lives.
 bool Heap::IsBeingFlushed(const Span& run) const {
   const std::uint64_t start = pool_.StartOf(&run);
   const std::uint64_t bytes =
@@ -190,7 +191,7 @@ void Heap::End(Thread& thread, Header& header) {
 void* Heap::AllocateFrom(Thread& thread, std::uint64_t bytes, std::uint64_t alignment,
                          const void* frame, bool& zeros) {
   if (bytes > kHeapBytes || alignment > kHeapBytes) return nullptr;
-  // An object of no bytes, too, has an address that is no other's.
+  // Even an object of no bytes has an address of its own.
   const std::uint64_t slot_bytes =
       sizeof(Header) + std::max<std::uint64_t>(bytes, 1) + (alignment - kAlignment);
   const bool is_large = slot_bytes > kMaxSlotBytes;
@@ -230,7 +231,7 @@ Heap::Slot Heap::Look(std::uint64_t address, Header*& header) const {
   const SpanEntry& entry = pool_.EntryOf(there);
   const std::uint64_t index = address % kSpanBytes * Load(entry.reciprocal) >> kReciprocalShift;
   const std::uint64_t offset = index * Load(entry.slot_bytes);
-  // Of a span that is being made another's, these may be of different times.
+  // While a span changes its owner, these fields may be of different times.
   if (offset > kSpanBytes - sizeof(Header)) return Slot::kNone;
   header = At(Load(entry.origin) + offset);
   const Span& span = *SpanOf(*header);
@@ -270,7 +271,7 @@ void Heap::Free(void* object) {
   Header& header = RequireLive(object);
   const Registry::ToFree place(registry_);
   Thread* thread = place.thread();
-  if (thread == nullptr) return;  // no memory for this thread's place: the object stays
+  if (thread == nullptr) return;  // no memory for this thread's record: the object stays
   Span* span = SpanOf(header);
   if (span->by_element) elements_.Remove(&header);
   FlushOwn(*thread, header);
@@ -292,7 +293,7 @@ std::uint64_t Heap::RoomOf(const Header& header) const {
   return end - StartOf(header);
 }
 
-// Of a large object to the end of its last page: more would be memory that it has not.
+// A large object extends to the end of its last page. More would be memory that it does not have.
 std::uint64_t Heap::UsableBytes(void* object) {
   const Header& header = RequireLive(object);
   const Span& span = *SpanOf(header);
@@ -323,7 +324,8 @@ void* Heap::Reallocate(void* object, std::uint64_t bytes, const void* frame) {
   bool zeros = false;
   void* moved = AllocateFrom(*thread, bytes, kAlignment, frame, zeros);
   if (moved == nullptr) return nullptr;
-  std::memcpy(moved, object, std::min(bytes, usable));  // malloc_usable_size(3) offers it all
+  // The program may use all that malloc_usable_size(3) reports.
+  std::memcpy(moved, object, std::min(bytes, usable));
   FlushOwn(*thread, old);
   Header& header = *Find(reinterpret_cast<std::uint64_t>(moved));
   Store(header.count, Load(old.count));
@@ -341,7 +343,7 @@ bool Heap::IsOfLive(const Pending& pending) const {
   return Find(reinterpret_cast<std::uint64_t>(header)) == header && IsOf(pending, *header);
 }
 
-// Another thread may be freeing the object: its slot takes counts then, too (layout.h), and its
+// Another thread may be freeing the object. Its slot then still takes counts (layout.h), and its
 // memory stays the heap's while `flushing` says so.
 void Heap::Flush(Thread& thread, Pending& pending) {
   Header* header = pending.header;
@@ -356,7 +358,7 @@ void Heap::Flush(Thread& thread, Pending& pending) {
   Store(pending.count, 0);
 }
 
-// What the thread counted of another's object.
+// Flushes this thread's counts of another thread's object.
 void Heap::FlushOwn(Thread& thread, const Header& header) {
   if (SpanOf(header)->owner == thread.number) return;
   Pending& pending = thread.pending[PlaceOf(header)];

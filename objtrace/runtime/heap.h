@@ -15,35 +15,37 @@
 
 namespace tmprof::objtrace {
 
-// As malloc(3) aligns.
+// The alignment of malloc(3).
 inline constexpr std::uint64_t kAlignment = 16;
 
 class Heap {
  public:
-  // Null where there is no memory. `frame` is that of the function that was called to allocate.
+  // Returns null if there is no memory. `frame` is that of the function that was called to
+  // allocate.
   __attribute__((always_inline)) inline void* Allocate(std::uint64_t bytes, const void* frame);
   // Precondition: `alignment` is a power of two of at least kAlignment.
   void* AllocateAligned(std::uint64_t bytes, std::uint64_t alignment, const void* frame);
   void* AllocateZeros(std::uint64_t bytes, const void* frame);
-  // Null where there is no memory: the object is as it was.
+  // Returns null if there is no memory, and leaves the object unchanged.
   void* Reallocate(void* object, std::uint64_t bytes, const void* frame);
-  // Dies of what no live object begins with.
+  // Ends the program if `object` is not the start of a live object.
   void Free(void* object);
   std::uint64_t UsableBytes(void* object);
 
-  // Of another thread's object, of which this one has pending counts. False: something else.
+  // Counts accesses to another thread's object for which this thread has pending counts. False: it
+  // is something else, and nothing was counted.
   __attribute__((always_inline)) inline bool CountAgain(Thread& thread, std::uint64_t address,
                                                         std::uint64_t accesses);
-  // False where no object lives at `address`.
+  // False: no object lives at `address`.
   bool Count(Thread& thread, std::uint64_t address, std::uint64_t accesses);
-  // Of the object that lives at `address`; null where there is none.
+  // Returns the header of the object that lives at `address`; null if there is none.
   Header* Find(std::uint64_t address) const;
   std::uint64_t CountOf(const Header& header) const;
   std::uint64_t BytesOf(const Header& header) const;
   std::uint64_t StartOf(const Header& header) const;
   void Reset();
-  // Calls `visit(stack ID, accesses)` for what threads counted of objects that were freed since,
-  // and have yet to credit to the stack.
+  // Calls `visit(stack ID, accesses)` for accesses to freed objects that threads have yet to credit
+  // to the stack.
   template <typename Visit>
   void EachPendingOfFreed(Visit visit) const {
     registry_.EachThread([&](const Thread& thread) {
@@ -56,14 +58,14 @@ class Heap {
   int CountByElement(Header& header, std::uint64_t element_bytes);
   const Elements* ElementsOf(const Header& header) const { return elements_.Find(&header); }
 
-  // The first object that lives in a slot at `address` or above; null after the last one.
+  // Returns the first live object in a slot at `address` or above; null after the last one.
   Header* NextFrom(std::uint64_t address) const;
 
-  // Around fork(2).
+  // Called around fork(2).
   void LockAll();
   void UnlockAll();
 
-  // What the inserted code finds by itself, if the heap is where it expects it.
+  // The inserted code uses it directly if the heap is at the expected address.
   const SpanPool& pool() const { return pool_; }
 
   StackTable& stacks() { return stacks_; }
@@ -73,11 +75,11 @@ class Heap {
  private:
   enum class Slot { kLive, kFree, kOverwritten, kNone };
 
-  // `zeros` says whether it has to be all zeros, and then whether it still has to be made so.
+  // `zeros` says if the memory has to be all zeros, and afterwards if it still has to be cleared.
   __attribute__((noinline)) void* AllocateFrom(Thread& thread, std::uint64_t bytes,
                                                std::uint64_t alignment, const void* frame,
                                                bool& zeros);
-  // Null: not a small object, or something has to be found out or made first.
+  // Returns null if the object is not small, or if something has to be found out or created first.
   __attribute__((always_inline)) inline void* AllocateFast(std::uint64_t bytes, const void* frame);
   Header* TakeSlot(Thread& thread, int size_class);
   Header* TakeLarge(const Thread& thread, std::uint64_t bytes, std::uint64_t slot_bytes,
@@ -85,14 +87,14 @@ class Heap {
   bool AddSpan(Thread& thread, int size_class);
   void PutBack(Thread& thread, Span* span, Header* header);
   void GiveLarge(Thread& thread, Span* run);
-  // Whether somebody may be adding to a header in it. Precondition: none lives in it.
+  // True if a thread may be adding to a header in it. Precondition: no object lives in it.
   bool IsBeingFlushed(const Span& run) const;
   void DrainReturned(Thread& thread);
   std::uint32_t StackOf(Thread& thread, const void* frame);
   std::uint32_t WalkStack(Thread& thread, const void* frame);
   struct Birth {
     std::uint32_t stack;
-    std::uint32_t time_ms;  // since the start
+    std::uint32_t time_ms;  // since the heap began
     std::uint64_t bytes;
     std::uint64_t alignment;
     bool is_large;
@@ -104,12 +106,12 @@ class Heap {
   Span* SpanOf(const Header& header) const {
     return &pool_.SpanIn(reinterpret_cast<std::uint64_t>(&header));
   }
-  // From its start to the end of its slot or run.
+  // Returns the bytes from its start to the end of its slot or run.
   std::uint64_t RoomOf(const Header& header) const;
   Slot Look(std::uint64_t address, Header*& header) const;
   Header& RequireLive(void* object);
   static std::uint64_t GenerationOf(const Header& header);
-  static std::uint64_t PlaceOf(const Header& header);  // among a thread's pending counts
+  static std::uint64_t PlaceOf(const Header& header);  // index in a thread's pending counts
   static bool IsOf(const Pending& pending, const Header& header);
   static Header* HeaderBy(const SpanEntry& entry, std::uint64_t address);
   bool IsOfLive(const Pending& pending) const;
@@ -125,7 +127,7 @@ class Heap {
   std::atomic<std::uint64_t> start_ms_ = 0;  // 0: nothing was allocated yet
 };
 
-// The program's. Constant-initialised: there before anything runs.
+// The program's only heap. It is constant-initialised, and therefore exists before any code runs.
 extern Heap heap;
 
 }  // namespace tmprof::objtrace

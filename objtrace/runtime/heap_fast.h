@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The short ways through the heap, parts of the functions that a program calls: of most
-// allocations, and of most accesses to what other threads allocated.
+// The fast paths through the heap, inlined into the functions that a program calls. They serve most
+// allocations, and most accesses to objects of other threads.
 
 #pragma once
 
@@ -25,9 +25,9 @@ inline void Heap::Begin(const Thread& thread, Header& header, const Birth& birth
   Add(site.bytes, birth.bytes);
 }
 
-// What a program that builds a tree does between searches: the next one begins when most of this is
-// done, so that each instruction shows (bench/objects). Hence the clock is asked first: with no
-// call after it, little has to be saved.
+// A program that builds a tree allocates between searches. The next search begins when most of this
+// is done, so that each instruction shows (bench/objects). The clock is read first, because without
+// a call behind it little has to be saved.
 inline void* Heap::AllocateFast(std::uint64_t bytes, const void* frame) {
   const std::uint64_t now_ms = NowMs();
   const std::uint64_t start_ms = this->start_ms();
@@ -76,8 +76,9 @@ inline Header* Heap::HeaderBy(const SpanEntry& entry, std::uint64_t address) {
   return At(Load(entry.origin) + index * Load(entry.slot_bytes));
 }
 
-// The header is not read before it is that of an object: the end of a span may be no whole slot.
-// As Within, by hand: a handler that interrupts another takes the long way.
+// The header is not read before it is known to be an object's, because the end of a span may not be
+// a whole slot. It sets `busy` as Within does, but by hand: a handler that interrupts it takes the
+// slow path.
 inline bool Heap::CountAgain(Thread& thread, std::uint64_t address, std::uint64_t accesses) {
   const Span* there = pool_.SpanAt(address);
   if (there == nullptr || thread.busy != 0) return false;

@@ -11,10 +11,10 @@
 namespace tmprof::objtrace {
 namespace {
 
-// What a part of a note takes, which are all aligned.
+// Returns the aligned size of a part of a note.
 std::uint64_t Padded(std::uint64_t bytes) { return (bytes + 3) / 4 * 4; }
 
-// Of the notes at [at, end).
+// Searches the notes at [at, end).
 std::span<const std::uint8_t> BuildIdIn(std::uint64_t at, std::uint64_t end) {
   while (end - at >= sizeof(ElfW(Nhdr))) {
     const auto* note = reinterpret_cast<const ElfW(Nhdr)*>(at);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a file that is loaded says of itself: its segments and its build ID. For the runtime and for
-// the tracker, without a lock and without allocating.
+// Reads the segments and the build ID of a loaded file. The runtime and the tracker use it. It
+// takes no lock and allocates nothing.
 
 #pragma once
 
@@ -15,11 +15,11 @@ namespace tmprof::objtrace {
 
 using Segments = std::span<const ElfW(Phdr)>;
 
-// Of the file whose first byte is loaded there. None where it is no ELF file, or where its program
-// headers are not on its first page: nobody knows whether what follows that is loaded.
+// Returns the segments of the file whose first byte is loaded there. Empty if it is not an ELF
+// file, or if its program headers are not on its first page, because later pages may not be loaded.
 Segments SegmentsOf(const void* file_start);
 
-// Empty: the file has none. `bias` is what its addresses are loaded above.
+// Empty: the file has no build ID. `bias` is the address that the file's addresses are relative to.
 std::span<const std::uint8_t> BuildIdOf(Segments segments, std::uint64_t bias);
 
 }  // namespace tmprof::objtrace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C library's allocator and C++'s operators, for programs that load the library, what they
-// close, and the dump when they end. Not in the static library: a program that calls hmalloc()
-// keeps its malloc(3).
+// Replaces the C library's allocator and C++'s operators in programs that load the library, watches
+// dlclose(3), and writes the dump at exit. The static library does not have this: a program that
+// calls hmalloc() keeps its malloc(3).
 
 #include <dlfcn.h>
 #include <malloc.h>
@@ -67,7 +67,7 @@ TMPROF_EXPORT void* aligned_alloc(size_t alignment, size_t bytes) {
   return AllocateAligned(alignment, bytes, TMPROF_FRAME);
 }
 
-// As the GNU C library does: rounded up to a power of two.
+// Rounds the alignment up to a power of two, as the GNU C library does.
 TMPROF_EXPORT void* memalign(size_t alignment, size_t bytes) {
   if (alignment > SIZE_MAX / 2 + 1) {
     errno = EINVAL;
@@ -102,7 +102,7 @@ TMPROF_EXPORT size_t malloc_usable_size(void* object) {
 }
 // NOLINTEND(readability-identifier-naming)
 
-// Of libstdc++; null in a C program, which has no use for it.
+// They come from libstdc++, and are null in a C program, which does not need them.
 namespace std {
 __attribute__((noreturn, weak)) void __throw_bad_alloc();
 __attribute__((weak)) new_handler get_new_handler() noexcept;
@@ -110,7 +110,7 @@ __attribute__((weak)) new_handler get_new_handler() noexcept;
 
 namespace {
 
-// As the standard has it: the handler may make room, and else ends it.
+// Follows the standard: the new-handler may make room, and otherwise ends the loop.
 void* New(std::size_t bytes, std::size_t alignment, const void* frame) {
   while (true) {
     void* object = alignment == kAlignment ? heap.Allocate(bytes, frame)
@@ -176,8 +176,8 @@ constexpr const char* kVariable = "TMPROF_OBJECTS";
 constexpr const char* kDefaultPath = "tmprof-%p.objects";
 constexpr std::size_t kMaxPath = 4096;
 
-// `pattern` with the process's number for each %p. A forked child's file has it at the end where
-// there is none: it would overwrite its parent's. False where it is too long.
+// Replaces each %p of `pattern` by the process's number. If there is no %p, a forked child appends
+// its number, because it would overwrite its parent's file. False: the path is too long.
 bool ExpandPath(const char* pattern, char (&path)[kMaxPath]) {
   char pid[16];
   std::snprintf(pid, sizeof(pid), "%d", static_cast<int>(::getpid()));
@@ -203,8 +203,9 @@ bool ExpandPath(const char* pattern, char (&path)[kMaxPath]) {
   return true;
 }
 
-// After the program's own destructors and atexit(3) functions. Not where a program has more rights
-// than who runs it: neither a variable nor a folder of theirs says where it writes.
+// Runs after the program's own destructors and atexit(3) functions. It does nothing if the program
+// has more rights than the user: neither the user's variables nor folders may decide where it
+// writes.
 __attribute__((destructor(101))) void DumpAtExit() {
   if (::getauxval(AT_SECURE) != 0) return;
   const char* named = std::getenv(kVariable);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program and its libraries, as the dynamic linker has them, and those that it no longer has.
+// Lists the program and the libraries that the dynamic linker has loaded, and those that were
+// closed.
 
 #pragma once
 
@@ -11,11 +12,11 @@
 namespace tmprof::objtrace {
 
 struct LoadedImage {
-  const char* name;  // to the dynamic linker; empty: the program
+  const char* name;  // the dynamic linker's name; empty: the program
   std::uint64_t start;
   std::uint64_t end;
-  std::uint64_t bias;    // an address less this is the one in the file's symbol table
-  const void* build_id;  // of the GNU note; null: it has none
+  std::uint64_t bias;    // an address minus this is the one in the file's symbol table
+  const void* build_id;  // of the GNU note; null: there is none
   std::uint64_t build_id_bytes;
 };
 
@@ -23,13 +24,13 @@ using VisitImage = void (*)(const LoadedImage& image, void* context);
 
 void EachLoaded(VisitImage visit, void* context);
 
-// What dlclose(3) took away. Remembers up to kMax different images, and of those none that were
-// closed by the C library itself.
+// Images that dlclose(3) removed. It remembers up to kMax different ones, but none that the C
+// library itself closed.
 class ClosedImages {
  public:
   static constexpr std::uint64_t kMax = 4096;
 
-  // Before dlclose(3): all that is loaded may be gone after it.
+  // The caller calls it before dlclose(3), after which any loaded image may be gone.
   void NoteLoaded();
   void EachClosed(VisitImage visit, void* context);
   Lock& lock() { return lock_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface of tmprof/objects.h, and what instrumented code calls.
+// Implements tmprof/objects.h and the functions that instrumented code calls.
 
 #include "objtrace/include/tmprof/objects.h"
 
@@ -70,7 +70,7 @@ mem_object Describe(const Header& header) {
 
 __attribute__((noinline)) void CountSlowly(const void* p, std::uint64_t accesses) {
   Thread* thread = heap.registry().Self();
-  if (thread == nullptr) return;  // no memory for this thread's place
+  if (thread == nullptr) return;  // no memory for this thread's record
   if (heap.Count(*thread, AddressOf(p), accesses)) return;
   CountElsewhere(*thread, statics, heap.registry(), AddressOf(p), accesses);
 }
@@ -82,12 +82,12 @@ inline void Count(const void* p, std::uint64_t accesses) {
   CountSlowly(p, accesses);
 }
 
-sigset_t before_fork;  // under all locks
+sigset_t before_fork;  // guarded by all locks
 
-// Locks are taken in this order: of closed images, the dynamic linker's own, the heap's, the
-// statics'. Who notes what is loaded asks the linker under the first; the linker frees, and calls
-// what may allocate (dl_iterate_phdr(3), constructors), under its own; handlers that interrupt
-// those who hold the others take the last.
+// Locks are taken in this order: closed images, the dynamic linker's own, the heap's, the statics'.
+// Whoever notes loaded images asks the linker under the first. The linker frees memory under its
+// own, and calls code that may allocate (dl_iterate_phdr(3), constructors). Signal handlers that
+// interrupt holders of the others take the last.
 void LockAll() {
   const sigset_t before = SignalsBlocked::Block();
   closed_images.lock().Acquire();
@@ -110,7 +110,7 @@ void AfterForkInChild() {
   UnlockAll();
 }
 
-// Before other handlers of fork(2) and other constructors, which may allocate.
+// Runs before other fork(2) handlers and constructors, which may allocate.
 __attribute__((constructor(101))) void Begin() {
   ::pthread_atfork(LockAll, UnlockAll, AfterForkInChild);
 }
@@ -208,7 +208,7 @@ void tmprof_attach(const Module* module) {
   if (module->layout_version != kLayoutVersion) {
     Die("a module was built by another version of 'tmprof cc' than the library that is loaded");
   }
-  void* first = heap.Allocate(1, __builtin_frame_address(0));  // so that there is a heap
+  void* first = heap.Allocate(1, __builtin_frame_address(0));  // makes sure that there is a heap
   if (first != nullptr) heap.Free(first);
   if (!heap.pool().IsWhereCodeExpectsIt()) {
     Die("cannot have the addresses that instrumented code expects its heap at; is 'ulimit -v' "

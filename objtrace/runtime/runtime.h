@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the C interfaces of the runtime share: objects.h, and malloc(3) and its family.
+// Functions that the runtime's C interfaces share: objects.h, and malloc(3) and its family.
 
 #pragma once
 
@@ -14,7 +14,7 @@ namespace tmprof::objtrace {
 extern Statics statics;
 extern ClosedImages closed_images;
 
-// Each sets errno where it returns null. `frame` is that of the function that the program called.
+// Each sets errno if it returns null. `frame` is that of the function that the program called.
 void* OrNoMemory(void* object);
 void* AllocateAligned(std::size_t alignment, std::size_t bytes, const void* frame);
 void* AllocateArray(std::size_t elements, std::size_t element_bytes, const void* frame);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slots: their sizes, what their headers say, and taking one of a span.
+// Slots: their sizes, their headers, and how to take one from a span.
 
 #pragma once
 
@@ -18,10 +18,10 @@ namespace tmprof::objtrace {
 inline constexpr std::uint64_t kMaxSlotBytes = 32 << 10;
 inline constexpr std::uint64_t kFineSlotBytes = 512;  // multiples of kSlotUnitBytes up to here
 inline constexpr int kFineClasses = kFineSlotBytes / kSlotUnitBytes;
-inline constexpr int kStepsShift = 3;  // of the logarithm of steps per doubling above
+inline constexpr int kStepsShift = 3;  // logarithm of the steps per doubling above that
 inline constexpr std::uint32_t kLargeBytes = UINT32_MAX;
 
-// Rounded down.
+// Rounds down.
 inline int Log2(std::uint64_t value) { return static_cast<int>(std::bit_width(value)) - 1; }
 
 inline int ClassOf(std::uint64_t slot_bytes) {
@@ -51,7 +51,7 @@ static_assert(kSlotBytes[0] == 16 && kSlotBytes[31] == 512 && kSlotBytes[32] == 
 constexpr std::uint64_t ReciprocalOf(std::uint64_t slot_bytes) {
   return ((std::uint64_t{1} << kReciprocalShift) + slot_bytes - 1) / slot_bytes;
 }
-// What rounding up adds to a quotient is less than what it lacks of the next whole number.
+// The rounding of the reciprocal never carries a quotient to the next whole number.
 static_assert(std::ranges::all_of(kSlotBytes, [](std::uint64_t slot_bytes) {
   constexpr std::uint64_t kOne = std::uint64_t{1} << kReciprocalShift;
   return kSpanBytes * (ReciprocalOf(slot_bytes) * slot_bytes - kOne) < kOne;
@@ -63,13 +63,13 @@ inline std::uint64_t AddressOf(const Header& header) {
   return reinterpret_cast<std::uint64_t>(&header);
 }
 
-// Of the header: the birth and the bytes, or the link.
+// Returns the header's last word: the birth and the bytes, or the link.
 inline std::uint64_t LastWord(const Header& header) {
   return std::uint64_t{Load(header.birth_ms)} | std::uint64_t{Load(header.bytes)} << 32;
 }
 
 inline Header* Next(const Header& free) { return At(LastWord(free)); }
-// Several fields at once, which other threads may read.
+// Accesses several fields at once, which other threads may read.
 using HeaderWord [[gnu::may_alias]] = std::uint64_t;
 inline void SetLastWord(Header& header, std::uint64_t word) {
   __atomic_store_n(reinterpret_cast<HeaderWord*>(&header.birth_ms), word, __ATOMIC_RELAXED);
@@ -81,16 +81,16 @@ inline void SetNext(Header& free, Header* next) {
   SetLastWord(free, next == nullptr ? 0 : AddressOf(*next));
 }
 
-// Of the header: all of the first word but the seal.
+// Returns the header's first word without the seal.
 inline std::uint64_t FirstWord(std::uint32_t stack, std::uint8_t generation,
                                std::uint8_t alignment_shift) {
   return std::uint64_t{stack} | std::uint64_t{generation} << 48 |
          std::uint64_t{alignment_shift} << 56;
 }
 
-// Covers all that does not change, of a live object at both ends of the header: what runs over the
-// end of the object before, or under the start of this one, breaks it. Lowest bit: the object
-// lives.
+// Covers all constant fields. A live object's seal covers both ends of the header: a write past the
+// end of the object before, or below the start of this one, breaks it. The lowest bit is set if the
+// object lives.
 inline std::uint16_t SealOf(const Header& header, std::uint64_t first_word, std::uint64_t last_word,
                             bool live) {
   const std::uint64_t last = live ? last_word : 0;
@@ -109,7 +109,7 @@ inline bool IsFull(const Span& span) {
   return span.free == nullptr && span.bump.load(std::memory_order_relaxed) == span.capacity;
 }
 
-// Null: it is full.
+// Returns null if the span is full.
 inline Header* TakeFrom(Span& span) {
   if (Header* header = span.free) {
     span.free = Next(*header);

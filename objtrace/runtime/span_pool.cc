@@ -11,23 +11,24 @@ namespace tmprof::objtrace {
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
-// Of memory at a time: six system calls for some hundred thousand small objects.
+// Memory is committed in units of this size: six system calls for some hundred thousand small
+// objects.
 constexpr std::uint64_t kCommitBytes = 16 * kMiB;
-// Free runs of this length are worth the call that gives their memory back to the system.
+// Free runs of this length are worth the call that returns their memory to the system.
 constexpr std::uint64_t kReleasedSpans = kMiB >> kSpanShift;
-static_assert(std::has_single_bit(kReleasedSpans));  // the first of a list
-// Of them, pages that keep their memory for the next ones: an eighth of what was ever handed out of
-// addresses,
-// between 16 and 64 MiB. Each page that goes back costs a fault when it comes again, 2.4 us in a
-// virtual machine (bench/objects), and programs allocate again what they freed. glibc's malloc
-// keeps 128 KiB to 64 MiB, by how large the largest objects were (M_TRIM_THRESHOLD, mallopt(3)).
+static_assert(std::has_single_bit(kReleasedSpans));  // the first run length of a list
+// Pages of free runs that keep their memory for the next objects: an eighth of all addresses ever
+// handed out, between 16 and 64 MiB. A page that is returned costs a fault when it comes back, 2.4
+// us in a virtual machine (bench/objects), and programs allocate again what they freed. glibc's
+// malloc keeps 128 KiB to 64 MiB, depending on its largest objects (M_TRIM_THRESHOLD, mallopt(3)).
 constexpr std::uint64_t kKeptShare = 8;
 constexpr std::uint64_t kLeastKeptPages = 16 * kMiB / kPageBytes;
 constexpr std::uint64_t kMostKeptPages = 64 * kMiB / kPageBytes;
-// Where the system refuses the whole heap (ulimit -v): a quarter of it, and so on.
+// If the system refuses the whole heap (ulimit -v), a quarter of it is tried, and then a quarter of
+// that.
 constexpr int kReservations = 8;
 
-// What is dirty of both is taken to reach from the one to the other.
+// The dirty part of the joined run reaches from the first one's to the second one's.
 void Join(Span& run, const Span& after) {
   if (!after.dirty_part.empty()) {
     if (run.dirty_part.empty()) run.dirty_part.start = run.length + after.dirty_part.start;
@@ -41,7 +42,7 @@ std::uint32_t PagesOf(const SpanRange& spans) {
   return static_cast<std::uint32_t>((spans.end - spans.start) * (kSpanBytes / kPageBytes));
 }
 
-// The part of it before and after `at`, from the begin of each.
+// Return the part of the range before and behind `at`, relative to the begin of each.
 SpanRange Before(const SpanRange& range, std::uint32_t at) {
   return {.start = std::min(range.start, at), .end = std::min(range.end, at)};
 }
@@ -57,8 +58,8 @@ bool SpanPool::Begin() {
   for (int attempt = 0; attempt < kReservations; ++attempt) {
     const std::uint64_t heap_bytes = kHeapBytes >> (2 * attempt);
     const std::uint64_t spans_in_heap = heap_bytes >> kSpanShift;
-    // As the inserted code expects it; or for the heap alone, where that is smaller than such a
-    // table, of programs that have no such code (hmalloc).
+    // The layout that inserted code expects. If the heap is smaller than such a table, the table
+    // covers the heap alone, for programs without inserted code (hmalloc).
     const bool is_whole = heap_bytes >= kTableBytes;
     const std::uint64_t table_bytes = is_whole ? kTableBytes : spans_in_heap * sizeof(SpanEntry);
     const std::uint64_t all_bytes = table_bytes + heap_bytes + kSpanBytes;
@@ -191,8 +192,8 @@ std::uint64_t SpanPool::KeptPages() const {
   return std::clamp((end_ - start_) / kPageBytes / kKeptShare, kLeastKeptPages, kMostKeptPages);
 }
 
-// The longest first, until half of what is kept is left. What the system refuses (mlock(2)) it is
-// not asked for again until more is freed beside it.
+// Releases the longest runs first, until half of the kept pages are left. If the system refuses one
+// (mlock(2)), it is asked again only after more was freed beside it.
 void SpanPool::ReleaseLongest() {
   for (int list = kLists - 1; list >= ListOf(kReleasedSpans); --list) {
     for (Span* run = lists_[list]; run != nullptr; run = run->next) {

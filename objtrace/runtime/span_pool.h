@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The heap's addresses, handed out in runs of spans. Nothing that was handed out ever leaves the
-// address space: a stale pointer finds a span that is nobody's.
+// Hands out the heap's addresses in runs of spans. Addresses that were handed out never leave the
+// address space, so that a stale pointer finds a span without an owner.
 
 #pragma once
 
@@ -14,44 +14,46 @@
 namespace tmprof::objtrace {
 
 enum class SpanUse : std::uint8_t {
-  kNone,   // never handed out, or inside of a run
-  kFree,   // the first of a free run
+  kNone,   // never handed out, or inside a run
+  kFree,   // the first span of a free run
   kSlots,  // objects of one size class
-  kLarge,  // the first of a run that holds one object
+  kLarge,  // the first span of a run that holds one object
 };
 
 struct SpanRange {
-  std::uint32_t start;  // from the run's first span on
+  std::uint32_t start;  // counted from the run's first span
   std::uint32_t end;
 
   bool empty() const { return start == end; }
 };
 
-struct alignas(64) Span {  // of no two in one cache line
+struct alignas(64) Span {  // no two share a cache line
   std::atomic<SpanUse> use;
-  bool ends_free;  // the first or last of a free run: the pool's, under its lock
-  bool dirty;      // as it was taken: not known to be all zeros
+  bool ends_free;  // the first or last span of a free run; the pool's, under its lock
+  bool dirty;      // when it was taken: may not be all zeros
   std::uint8_t size_class;
-  std::uint16_t owner;  // number of the thread whose bins hold it, and which counts in `count`
+  std::uint16_t owner;  // number of the thread whose bins hold it and that counts in `count`
   std::uint16_t capacity;
-  std::uint32_t length;  // of the run, in spans: in its first, and in the last of a free one
-  std::uint32_t used;    // slots; of any other run, pages of which memory was used and kept
+  // Of the run, in spans; set in its first span, and in the last of a free run.
+  std::uint32_t length;
+  std::uint32_t used;               // slots; in any other run, pages whose memory was used and kept
   std::atomic<std::uint32_t> bump;  // slots below were handed out at least once
-  // An object in it has its elements counted: nobody counts without the runtime.
+  // Elements of an object in it are counted, so that all counts go through the runtime.
   std::atomic<bool> by_element;
   Header* free;
   Header* fresh;  // the slot at `bump`
-  Span* next;     // of a list of the pool, of the owner's bin, or of runs that a thread holds back
+  Span* next;     // in a list of the pool, of the owner's bin, or of runs that a thread holds back
   Span* previous;
   union {
-    std::uint64_t large_bytes;        // what was asked for
-    std::uint64_t used_pages_before;  // of slots: as `used` was when the span was taken
-    SpanRange dirty_part;             // of a free run: all else of it is zeros
+    std::uint64_t large_bytes;        // requested bytes
+    std::uint64_t used_pages_before;  // with slots: `used` when the span was taken
+    SpanRange dirty_part;             // of a free run: the rest of it is zeros
   };
 };
 static_assert(sizeof(Span) == 64);
 
-// While others may read it: nobody counts by it but as it was, or as it is.
+// Replaces an entry while other threads may read it. They count either by the old entry or by the
+// new one.
 inline void Replace(SpanEntry& entry, const SpanEntry& by) {
   Store(entry.owner, 0);
   Store(entry.origin, by.origin);
@@ -62,26 +64,26 @@ inline void Replace(SpanEntry& entry, const SpanEntry& by) {
 
 class SpanPool {
  public:
-  // A run of `length` spans, or null where there is no memory. `use` is kNone; zeros if not
-  // `dirty`.
+  // Returns a run of `length` spans, or null if there is no memory. `use` is kNone. The memory is
+  // all zeros unless `dirty`.
   Span* Take(std::uint64_t length);
-  // `used_pages`: of which memory was used, before it was taken or since.
+  // `used_pages`: pages whose memory was used, before it was taken or since.
   void Give(Span* run, std::uint64_t used_pages);
 
-  // Null where nothing was handed out.
+  // Returns null if nothing was handed out there.
   Span* SpanAt(std::uint64_t address) const {
     const std::uint64_t end = __atomic_load_n(&end_, __ATOMIC_ACQUIRE);
     if (address >= end || address < start_) return nullptr;
     return &spans_[(address - start_) >> kSpanShift];
   }
-  // Precondition: it was handed out.
+  // Precondition: the address was handed out.
   Span& SpanIn(std::uint64_t address) const { return spans_[(address - start_) >> kSpanShift]; }
   SpanEntry& EntryOf(const Span* span) const { return table_[span - spans_]; }
   std::uint64_t StartOf(const Span* span) const {
     return start_ + (static_cast<std::uint64_t>(span - spans_) << kSpanShift);
   }
   std::uint64_t start() const { return start_; }
-  // Both the heap and the table.
+  // True if both the heap and the table are at the expected addresses.
   bool IsWhereCodeExpectsIt() const {
     return start_ == kHeapStart &&
            table_ == reinterpret_cast<const SpanEntry*>(kTableStart) + (kHeapStart >> kSpanShift);
@@ -102,12 +104,12 @@ class SpanPool {
 
   Lock lock_;
   std::uint64_t start_ = 0;
-  std::uint64_t end_ = 0;        // of what was handed out
-  std::uint64_t committed_ = 0;  // where memory ends
+  std::uint64_t end_ = 0;        // end of the addresses that were handed out
+  std::uint64_t committed_ = 0;  // end of the memory
   std::uint64_t limit_ = 0;
   SpanEntry* table_ = nullptr;
   Span* spans_ = nullptr;
-  std::uint64_t releasable_pages_ = 0;  // of free runs of kReleasedSpans and more
+  std::uint64_t releasable_pages_ = 0;  // in free runs of kReleasedSpans and more
   Span* lists_[kLists] = {};            // free runs by the logarithm of their length
 };
 

@@ -37,7 +37,7 @@ bool StackTable::Is(std::uint32_t id, std::uint64_t hash, const CallChain& chain
       stack.is_cut != chain.is_cut) {
     return false;
   }
-  // Few: a call of memcmp(3) costs more.
+  // The frames are few, and a call of memcmp(3) would cost more.
   for (int i = 0; i < chain.depth; ++i) {
     if (stack.frames()[i] != chain.frames[i]) return false;
   }
@@ -84,12 +84,12 @@ __attribute__((no_sanitize("address", "thread"))) void KnownStacks::Keep(const v
                                                                          std::uint32_t generation) {
   const auto at = reinterpret_cast<std::uint64_t>(frame);
   Known& known = Of(at, static_cast<const std::uint64_t*>(frame)[1]);
-  if (known.was_found) {  // may be of use again
+  if (known.was_found) {  // it may be useful again
     known.was_found = false;
     return;
   }
   known.frame = 0;
-  if (chain.word_count == 0) return;  // nothing tells it from others
+  if (chain.word_count == 0) return;  // without a word it cannot be told from others
   known.last = known.word + chain.word_count - 1;
   known.end = 0;
   for (int i = 0; i < chain.word_count; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allocation stacks, each once. IDs are dense from 1 and stay.
+// Stores allocation stacks, each once. IDs are dense from 1 and stay.
 
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace tmprof::objtrace {
 
 inline constexpr std::uint32_t kUnknownStack = 0;
-inline constexpr std::uint32_t kMaxStacks = 1 << 18;  // ID kUnknownStack beyond
+inline constexpr std::uint32_t kMaxStacks = 1 << 18;  // further stacks get kUnknownStack
 
 struct Stack {
   std::uint64_t hash;
@@ -28,9 +28,10 @@ struct Stack {
 class StackTable {
  public:
   std::uint32_t Intern(const CallChain& chain);
-  // Of an ID that Intern() returned, but kUnknownStack.
+  // Precondition: Intern() returned `id`, and it is not kUnknownStack.
   const Stack& Get(std::uint32_t id) const { return *stacks_[id]; }
-  std::uint32_t size() const { return size_.load(std::memory_order_acquire); }  // IDs below it are
+  // All IDs are below it.
+  std::uint32_t size() const { return size_.load(std::memory_order_acquire); }
   Lock& lock() { return lock_; }
 
  private:
@@ -46,10 +47,11 @@ class StackTable {
   std::atomic<std::uint32_t> size_ = 1;
 };
 
-// Stacks that one thread has walked: of a frame whose callers are the same again, the ID.
+// Stacks that one thread has walked: the ID of a frame whose callers are unchanged.
 class KnownStacks {
  public:
-  // kUnknownStack: it has to be walked. `stack_end` is that of the calling thread's.
+  // Returns kUnknownStack if the stack has to be walked. `stack_end` is the end of the calling
+  // thread's stack.
   std::uint32_t Find(const void* frame, std::uint64_t stack_end, std::uint32_t generation);
   void Keep(const void* frame, const CallChain& chain, std::uint32_t id, std::uint32_t generation);
 
@@ -64,8 +66,8 @@ class KnownStacks {
     std::uint64_t frame;       // 0: none
     std::uint32_t generation;  // of the unwinder
     std::uint32_t id;
-    std::uint64_t end;  // of the highest word
-    const Word* last;   // of one word at least
+    std::uint64_t end;  // end of the highest word
+    const Word* last;   // there is at least one
     bool was_found;     // since it was last sought in vain
     Word word[CallChain::kMaxWords];
   };
@@ -82,7 +84,7 @@ __attribute__((no_sanitize("address", "thread"))) inline std::uint32_t KnownStac
     const void* frame, std::uint64_t stack_end, std::uint32_t generation) {
   const auto at = reinterpret_cast<std::uint64_t>(frame);
   Known& known = Of(at, static_cast<const std::uint64_t*>(frame)[1]);
-  // Of a thread that had this place before, the stack may have ended elsewhere.
+  // A thread that used this place before may have had another end of its stack.
   if (known.frame != at || known.generation != generation || known.end > stack_end) {
     return kUnknownStack;
   }

@@ -11,7 +11,7 @@
 namespace tmprof::objtrace {
 namespace {
 
-// FNV-1a (RFC 9923), of 64 bits.
+// FNV-1a (RFC 9923) with 64 bits.
 std::uint64_t HashOf(const char* text) {
   std::uint64_t hash = 0xCBF29CE484222325;
   for (; *text != '\0'; ++text) {
@@ -20,10 +20,10 @@ std::uint64_t HashOf(const char* text) {
   return hash;
 }
 
-// Of the module that the address is in.
+// Returns the hashed name of the module that has the address.
 std::uint64_t NameOf(const void* address) {
   dl_find_object found{};
-  // It only reads.
+  // The function only reads.
   return ::_dl_find_object(const_cast<void*>(address), &found) == 0
              ? HashOf(found.dlfo_link_map->l_name)
              : 0;
@@ -113,7 +113,7 @@ void Statics::NoteUncounted(const char* names) {
   uncounted_count_.store(before + 1, std::memory_order_release);
 }
 
-// The one before stays: somebody may be reading it.
+// The old array stays, because another thread may be reading it.
 const Statics::Sorted* Statics::Sort() {
   const SignalsBlocked blocked;
   const Locked locked(lock_);
@@ -153,7 +153,7 @@ void CountElsewhere(Thread& thread, Statics& statics, Registry& registry, std::u
   if (const Within within(thread); within.entered()) {
     id = statics.Find(address);
     if (id == kElsewhereId) {
-      // Where one's stack starts may be a guess; where it ends is known.
+      // The start of a stack may be a guess; its end is known.
       std::uint64_t nearest_end = UINT64_MAX;
       registry.EachThread([&](const Thread& other) {
         const StackBounds stack = other.stack.Get();

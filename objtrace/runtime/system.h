@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the runtime takes of the system. It lives inside other people's programs, under their
+// System services that the runtime uses. It lives inside other people's programs, under their
 // malloc(3): none of this allocates, throws, or needs a C++ library.
 
 #pragma once
@@ -13,30 +13,30 @@
 
 namespace tmprof::objtrace {
 
-// Ends the program: "tmprof: WHAT ADDRESS" on standard error, and abort(3).
+// Ends the program: writes "tmprof: WHAT ADDRESS" to standard error and calls abort(3).
 [[noreturn]] void Die(const char* what, const void* address);
-// The same without an address.
+// Ends the program without naming an address.
 [[noreturn]] void Die(const char* what);
 
 inline constexpr std::uint64_t kPageBytes = 4096;  // of x86-64
 inline std::uint64_t PagesOf(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes; }
 
-// Addresses without memory, at `hint` if it is free; null where the system has none.
+// Reserves addresses without memory, at `hint` if it is free; null if the system has none.
 std::byte* Reserve(std::uint64_t bytes, std::uint64_t hint = 0);
-// Gives memory, all zeros, to the pages of a part of what was reserved that have none; false where
-// there is none.
+// Gives memory, all zeros, to those pages of a part of reserved addresses that have none. False:
+// there is no memory.
 bool Commit(void* start, std::uint64_t bytes);
-// Lets a part of what was reserved be read, as zeros; false where the system refuses.
+// Makes a part of reserved addresses readable as zeros. False: the system refused.
 bool AllowReading(void* start, std::uint64_t bytes);
-// Memory that is all zeros and only there where it is written; null where there is none.
+// Maps memory that is all zeros and takes up room only after writes; null if there is none.
 void* MapSparse(std::uint64_t bytes);
-// Takes back what MapSparse() or Reserve() gave; null is nothing.
+// Unmaps memory of MapSparse() or Reserve(). Null does nothing.
 void Unmap(void* start, std::uint64_t bytes);
 
-// Whether the caller runs on what sigaltstack(2) gave for signal handlers.
+// True if the caller runs on the stack that sigaltstack(2) gave to signal handlers.
 bool OnAlternateStack();
 
-// On CLOCK_MONOTONIC_COARSE.
+// Reads CLOCK_MONOTONIC_COARSE.
 std::uint64_t NowMs();
 
 class Lock {
@@ -59,8 +59,8 @@ class Locked {
   Lock& lock_;
 };
 
-// While it lives the calling thread takes no signal. Around locks that counting takes: a handler
-// that counts would wait for the thread that it interrupted.
+// Blocks all signals of the calling thread while it lives. It is used around locks that counting
+// takes, because a handler that counts would wait for the thread that it interrupted.
 class SignalsBlocked {
  public:
   SignalsBlocked() : before_(Block()) {}
@@ -68,7 +68,7 @@ class SignalsBlocked {
   SignalsBlocked(const SignalsBlocked&) = delete;
   SignalsBlocked& operator=(const SignalsBlocked&) = delete;
 
-  // The same where it is no scope. Returns what to restore.
+  // Block without a scope. Block() returns the mask to restore.
   static sigset_t Block();
   static void Restore(const sigset_t& before);
 
@@ -76,7 +76,7 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-// Of words that one thread writes and others read.
+// Access words that one thread writes and others read.
 template <typename T>
 T Load(const T& word) {
   return __atomic_load_n(&word, __ATOMIC_RELAXED);
@@ -85,8 +85,8 @@ template <typename T>
 void Store(T& word, std::type_identity_t<T> value) {
   __atomic_store_n(&word, value, __ATOMIC_RELAXED);
 }
-// By the one thread that writes it. One instruction: a signal handler that adds, too, runs before
-// it or after it.
+// Adds to a word that only the calling thread writes. It is one instruction, so that a signal
+// handler that adds, too, runs before it or after it.
 inline void Add(std::uint64_t& word, std::uint64_t more) {
   asm("addq %1, %0" : "+m"(word) : "er"(more) : "cc");
 }
