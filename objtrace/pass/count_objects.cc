@@ -671,8 +671,8 @@ Value* FunctionCounter::ThreadNumber(llvm::IRBuilder<>& builder) {
       builder.CreateLoad(module_.i32_, builder.CreateThreadLocalAddress(module_.thread_)));
 }
 
-// Returns the thread's number as it was when control came to the loop. A thread that allocates
-// nothing in a quiet loop gets no number there.
+// Returns the thread's number as it was when control came to the loop. A thread without a number
+// gets none within a quiet loop.
 Value* FunctionCounter::ThreadNumberIn(llvm::IRBuilder<>& builder, const llvm::Loop* loop) {
   const auto number = thread_numbers_.find(loop);
   return number != thread_numbers_.end() ? builder.CreateLoad(module_.i32_, number->second)

@@ -11,7 +11,7 @@
 __thread std::uint32_t tmprof_thread = tmprof::objtrace::kNoThread;
 __thread std::uint64_t* tmprof_static_counts = nullptr;
 
-// Of glibc: where the kernel put the main thread's arguments.
+// glibc's pointer to the main thread's arguments on the stack.
 extern "C" void* __libc_stack_end;
 
 namespace tmprof::objtrace {
@@ -20,13 +20,14 @@ __thread Thread* self = nullptr;
 
 namespace {
 
-// The thread is ending: its place may have been released for the last time.
+// The thread is ending, and its record may have been released for the last time.
 __thread bool is_ending __attribute__((tls_model("initial-exec"))) = false;
 
-// How far a stack may reach if it is not limited.
+// Longest reach of a stack without a limit.
 constexpr std::uint64_t kUnlimitedStackBytes = std::uint64_t{1} << 30;
 
-// All that a signal handler can find out. glibc has a thread's descriptor at the end of its stack.
+// Guesses the stack, which is all that a signal handler can do. glibc has a thread's descriptor at
+// the end of its stack.
 void GuessStack(Thread& thread) {
   rlimit limit{};
   std::uint64_t bytes = kUnlimitedStackBytes;
@@ -42,7 +43,7 @@ void GuessStack(Thread& thread) {
 
 }  // namespace
 
-// Allocates. Not for the main thread, for which it would read /proc.
+// Allocates. It is not used for the main thread, for which it would read /proc.
 void Registry::FindStack(Thread& thread) {
   thread.stack_known = true;
   pthread_attr_t attributes;
@@ -93,14 +94,14 @@ Thread* Registry::Take() {
   if (thread == nullptr) return nullptr;
   GuessStack(*thread);
   Store(thread->in_use, true);
-  // As a siglongjmp(3) of the thread before may have left them.
+  // A siglongjmp(3) of the thread before may have left these set.
   thread->busy = 0;
   thread->flushing = 0;
   if (!is_ending) ++thread->users;
   return thread;
 }
 
-// A signal handler may be the first to count: it leaves errno alone.
+// Leaves errno alone, because a signal handler may be the first to count.
 Thread* Registry::Register(Until until) {
   const int error = errno;
   const SignalsBlocked blocked;
@@ -108,7 +109,7 @@ Thread* Registry::Register(Until until) {
   if (thread == nullptr) return nullptr;
   self = thread;
   tmprof_static_counts = thread->static_counts;
-  // Without a key its place is not used again.
+  // Without a key its record is not used again.
   if (has_key_ && until == Until::kExit) ::pthread_setspecific(key_, thread);
   tmprof_thread = thread->number;
   errno = error;
@@ -125,7 +126,7 @@ Registry::ToFree::~ToFree() {
   if (is_lent_ && thread_ != nullptr) Release(*thread_);
 }
 
-// Destructors that run later may allocate: they take the thread a place again, and it is released
+// Destructors that run later may allocate. They take the thread a record again, which is released
 // again.
 void Registry::ReleaseAtExit(void* place) {
   is_ending = true;

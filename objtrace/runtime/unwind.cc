@@ -17,13 +17,13 @@ std::uint64_t HashOf(std::uint64_t return_address, int bits) {
   return (return_address * 0x9E3779B97F4A7C15) >> (64 - bits);  // 2^64 / the golden ratio
 }
 
-// Without the dynamic linker's lock, which the caller may hold (glibc 2.35). False: it is in no
-// file that is loaded.
+// Does not take the dynamic linker's lock, which the caller may hold (glibc 2.35). False: the
+// address is in no loaded file.
 bool FindFile(std::uint64_t return_address, dl_find_object& file) {
   return ::_dl_find_object(reinterpret_cast<void*>(return_address - 1), &file) == 0;
 }
 
-// By the file's own headers, where they are loaded.
+// Decides by the file's own headers, if they are loaded.
 bool IsExecutable(const dl_find_object& file, std::uint64_t address) {
   for (const ElfW(Phdr) & segment : SegmentsOf(file.dlfo_map_start)) {
     if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0 &&
@@ -37,10 +37,10 @@ bool IsExecutable(const dl_find_object& file, std::uint64_t address) {
 struct Registers {
   std::uint64_t rsp;
   std::uint64_t rbp;
-  std::uint64_t rbp_from;  // where rbp was read; 0: it is noted
+  std::uint64_t rbp_from;  // rbp was read there; 0: that is noted
 };
 
-// Of the calling thread's own stack, which is there up to its end.
+// Reads the calling thread's own stack, which exists up to its end.
 __attribute__((no_sanitize("address", "thread"), always_inline)) inline std::uint64_t Read(
     std::uint64_t address) {
   return *reinterpret_cast<const std::uint64_t*>(address);
@@ -50,7 +50,7 @@ bool IsWord(std::uint64_t address, std::uint64_t from, const StackBounds& stack)
   return address >= from && address % kWordBytes == 0 && address + kWordBytes <= stack.end;
 }
 
-// To the caller's, of a function that is called with its return address right below the caller's
+// Steps to the caller's registers, from a function whose return address is right below the caller's
 // stack pointer. False: the rule does not hold here, or there is no room for the words.
 __attribute__((no_sanitize("address", "thread"), always_inline)) inline bool Step(
     const FrameRule& rule, const StackBounds& stack, Registers& registers, CallChain& chain) {
@@ -102,12 +102,12 @@ __attribute__((no_sanitize("address", "thread"))) void Unwinder::Walk(const void
   Registers registers{.rsp = at, .rbp = at, .rbp_from = 0};
   const FrameRule* rule = &kFramePointerRule;
   FrameRule learnt;
-  const Place* before = nullptr;  // that this rule is of, if it is kept
+  const Place* before = nullptr;  // the place of this rule, if it is kept
   while (Step(*rule, stack, registers, chain)) {
     const std::uint64_t return_address = Read(registers.rsp - kWordBytes);
     if (chain.word_count == CallChain::kMaxWords) break;
     chain.words[chain.word_count++] = registers.rsp - kWordBytes;
-    if (return_address == 0) return;  // as some let a thread begin
+    if (return_address == 0) return;  // some threads begin with 0
     const Place* place =
         before != nullptr ? before->caller.load(std::memory_order_acquire) : nullptr;
     if (__builtin_expect(place == nullptr || place->return_address.load(
@@ -134,7 +134,7 @@ __attribute__((no_sanitize("address", "thread"))) void Unwinder::Walk(const void
   chain.is_cut = true;
 }
 
-// Null: it is not kept, or of another generation.
+// Returns null if the place is not kept, or is of another generation.
 const Unwinder::Place* Unwinder::Find(std::uint64_t return_address) const {
   const Place* places = places_.load(std::memory_order_acquire);
   if (places == nullptr || IsStale()) return nullptr;
@@ -146,7 +146,7 @@ const Unwinder::Place* Unwinder::Find(std::uint64_t return_address) const {
   }
 }
 
-// By the files that are loaded. False: it is in no code of one.
+// Finds the rule in the loaded files. False: the address is in no code of a file.
 bool Unwinder::RuleFrom(std::uint64_t return_address, FrameRule& rule) {
   dl_find_object file{};
   if (return_address <= kForgotten || !FindFile(return_address, file)) return false;
@@ -154,11 +154,11 @@ bool Unwinder::RuleFrom(std::uint64_t return_address, FrameRule& rule) {
   return rule.kind != FrameKind::kUnknown || IsExecutable(file, return_address - 1);
 }
 
-// False: it is in no code of a file. `place` stays null where it cannot be kept.
+// False: the address is in no code of a file. `place` stays null if it cannot be kept.
 __attribute__((noinline)) bool Unwinder::Learn(std::uint64_t return_address, FrameRule& rule,
                                                const Place*& place) {
   if (!RuleFrom(return_address, rule)) return false;
-  // Who is interrupted here, or forked off, leaves it to others to keep theirs, or to nobody.
+  // Another thread is adding, or was interrupted or forked off here. This place is then not kept.
   if (adding_.exchange(true)) return true;
   Forget();
   place = Add(return_address, rule);
@@ -204,8 +204,9 @@ void Unwinder::KeepOnlySelf() {
   ForgetUnlessAdding();
 }
 
-// Who adds looks for a new generation once it is done, who begins one whether anybody adds: one of
-// them finds the other, as all agree on the order of these.
+// A thread that adds looks for a new generation afterwards. A thread that begins a generation looks
+// for threads that add. One of them finds the other, because all agree on the order of these
+// operations.
 void Unwinder::ForgetUnlessAdding() {
   while (forgotten_.load() != generation_.load() && !adding_.exchange(true)) {
     Forget();
@@ -213,9 +214,9 @@ void Unwinder::ForgetUnlessAdding() {
   }
 }
 
-// By who has `adding_`. Another file may have come meanwhile, with tables at the same address: a
-// place is kept where it would be learnt anew as it is. So are all those that somebody may be
-// walking through.
+// Called by the thread that has `adding_`. Another file may have come with tables at the old
+// addresses. A place is kept if it would be learnt again unchanged. All places that another thread
+// may be walking through are such places.
 void Unwinder::Forget() {
   const std::uint32_t generation = generation_.load();
   if (forgotten_.load(std::memory_order_relaxed) == generation) return;

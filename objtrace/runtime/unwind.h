@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who called: return addresses of the calling thread's stack, through code with and without frame
-// pointers.
+// Finds the callers: return addresses on the calling thread's stack, through code with and without
+// frame pointers.
 //
-// How to get from a return address to the next one (objtrace/runtime/eh_frame.h) is looked up once
-// and kept, together with the return address that came after it: most walks go from one known place
-// to the next and look nothing up.
+// The step from a return address to the next one (objtrace/runtime/eh_frame.h) is looked up once
+// and kept, together with the return address that came next. Most walks go from one known place to
+// the next and look nothing up.
 
 #pragma once
 
@@ -27,12 +27,12 @@ struct StackBounds {
 struct CallChain {
   std::uint64_t frames[kMaxFrames];  // return addresses, innermost first
   int depth = 0;
-  // Somebody further out called who is not known: code without unwind tables, or out of modules, or
-  // past frames of more than kMaxWords. Not set where there are more than kMaxFrames.
+  // An unknown caller is further out: code without unwind tables, code outside of modules, or
+  // frames of more than kMaxWords. It is not set if there are more than kMaxFrames.
   bool is_cut = false;
-  // Where on the stack the words lie that led there. As long as they are what they were, so is the
-  // chain: no other word was read, but for values that lead nowhere. A frame has a word or two, one
-  // that aligns its stack up to three.
+  // Places on the stack of the words that the walk read. While these words keep their values, the
+  // chain is the same, because no other word was read, except for values that lead nowhere. A frame
+  // has a word or two; one that aligns its stack has up to three.
   static constexpr int kMaxWords = 2 * kMaxFrames + 1;
   std::uint64_t words[kMaxWords];
   int word_count = 0;
@@ -40,25 +40,25 @@ struct CallChain {
 
 class Unwinder {
  public:
-  // From the frame of a function that has a frame pointer, `frame` (__builtin_frame_address(0)), as
-  // far as it lies on `stack`; elsewhere, its own caller alone. Takes no lock, and allocates
-  // nothing.
+  // Walks from `frame` (__builtin_frame_address(0)) of a function with a frame pointer, as far as
+  // the frames lie on `stack`. If `frame` is elsewhere, the chain has only its own caller. Takes no
+  // lock and allocates nothing.
   void Walk(const void* frame, const StackBounds& stack, CallChain& chain);
 
-  // Calls from files that have been closed are known no more: others may come to their addresses.
-  // Waits for nobody: where another thread is adding a place, that one forgets, and until then no
-  // place is known.
+  // Forgets calls from closed files, because other files may come to their addresses. Waits for no
+  // other thread. If another thread is adding a place, that thread forgets, and until then no place
+  // is known.
   void ForgetClosed();
-  // Changes when something is to be forgotten.
+  // Changes whenever places have to be forgotten.
   std::uint32_t generation() const { return generation_.load(std::memory_order_acquire); }
-  // In a forked child, whose only thread calls it.
+  // Called by the only thread of a forked child.
   void KeepOnlySelf();
 
  private:
   struct Place {
     std::atomic<std::uint64_t> return_address;  // 0: free; kForgotten: free, but was in use
-    std::atomic<const Place*> caller;           // that the first walk went on to; null: none yet
-    FrameRule rule;                             // how to get from there to the next one
+    std::atomic<const Place*> caller;           // the first walk went on to it; null: none yet
+    FrameRule rule;                             // leads from there to the next one
   };
 
   static constexpr int kPlacesShift = 15;
@@ -75,9 +75,9 @@ class Unwinder {
   void ForgetUnlessAdding();
 
   std::atomic<Place*> places_ = nullptr;  // by hash; open addressing
-  std::atomic<bool> adding_ = false;      // or forgetting
+  std::atomic<bool> adding_ = false;      // also set while places are forgotten
   std::atomic<std::uint32_t> generation_ = 0;
-  std::atomic<std::uint32_t> forgotten_ = 0;  // the generation that the places are of
+  std::atomic<std::uint32_t> forgotten_ = 0;  // the generation of the places
   std::uint64_t used_ = 0;
 };
 

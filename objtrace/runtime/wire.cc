@@ -16,14 +16,14 @@ namespace {
 
 constexpr std::size_t kFirstCapacity = std::size_t{1} << 16;
 
-// As kMaxMessageBytes of proto/frame.h.
+// Equal to kMaxMessageBytes of proto/frame.h.
 constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 30;
 
 // Protobuf wire types.
 constexpr std::uint32_t kVarint = 0;
 constexpr std::uint32_t kLengthDelimited = 2;
 
-// RFC 8878: a single segment with its size in four bytes, of raw blocks.
+// A single segment of raw blocks with its size in four bytes (RFC 8878).
 constexpr std::uint32_t kZstdMagic = 0xFD2FB528;
 constexpr std::byte kZstdDescriptor{0xA0};
 constexpr std::size_t kMaxBlockBytes = std::size_t{1} << 17;
@@ -52,7 +52,7 @@ class Crc32 {
   std::uint32_t state_ = ~std::uint32_t{0};
 };
 
-// The host is little-endian, as the format is.
+// Both the host and the format are little-endian.
 struct BlockHeader {
   std::array<std::byte, kBlockHeaderBytes> bytes;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protobuf messages in the frames that docs/trace-format.md describes, written without either
-// library: this runs in other people's programs. The payload is zstd without compression.
+// Writes Protobuf messages in the frames of docs/trace-format.md. It uses neither library, because
+// it runs in other people's programs. The payload is zstd without compression.
 
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace tmprof::objtrace {
 
-// A message that grows. Out of memory, it drops what follows, and says so.
+// A message that grows. If memory runs out it drops the rest, and failed() is true.
 class Message {
  public:
   Message() = default;
@@ -17,11 +17,11 @@ class Message {
   Message(const Message&) = delete;
   Message& operator=(const Message&) = delete;
 
-  void Number(std::uint32_t field, std::uint64_t value);  // nothing for 0, the default
+  void Number(std::uint32_t field, std::uint64_t value);  // writes nothing for 0, the default
   void Text(std::uint32_t field, const char* text);
   void Bytes(std::uint32_t field, const void* bytes, std::size_t size);
   void Nested(std::uint32_t field, const Message& message);
-  void Packed(std::uint64_t value);  // an element of what becomes Nested()
+  void Packed(std::uint64_t value);  // one element; Nested() then makes them a packed field
   void Clear() { size_ = 0; }
 
   const std::byte* data() const { return data_; }
@@ -46,10 +46,10 @@ class FrameFile {
   FrameFile(const FrameFile&) = delete;
   FrameFile& operator=(const FrameFile&) = delete;
 
-  // After the first error all calls do nothing; error() is its errno, or 0.
-  // `open_flags`: of open(2), besides those that creating takes.
+  // After the first error all calls do nothing; error() is its errno, or 0. `open_flags`: further
+  // flags for open(2).
   void Create(const char* path, int open_flags, const char (&magic)[9], std::uint32_t version);
-  // EFBIG where proto/frame.h would refuse to read it.
+  // Fails with EFBIG if proto/frame.h would refuse to read it.
   void Append(std::uint32_t kind, const Message& message);
   void Close();
   int error() const { return error_; }

@@ -20,7 +20,7 @@ constexpr int kPlaceBits = 16;
 constexpr std::uint64_t kPlaceMask = (1 << kPlaceBits) - 1;
 static_assert(kMaxAdvisedCalls <= kPlaceMask + 1);
 
-// Up to `end`, which goes with it; null: there is none.
+// Takes a word up to `end`, which is removed, too; null: there is none.
 char* TakeWord(char*& rest) {
   while (*rest == ' ') ++rest;
   if (*rest == '\0') return nullptr;

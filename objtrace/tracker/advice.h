@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an advice file says of allocation sites: in which arena their objects go. Freestanding: read
-// by programs that preload it, written by `tmprof advise`.
+// An advice file names the arenas for the objects of allocation sites. Freestanding: programs that
+// preload the tracker read it, and `tmprof advise` writes it.
 //
-// Text, a line each:
+// It is text with one entry a line:
 //   tmprof-advice 1                     the first
 //   # anything
 //   module NUMBER PATH                  from 1 on
-//   build NUMBER DIGITS                 its build ID, in hexadecimal: another build's calls are
-//                                       elsewhere, and what they allocate stays
+//   build NUMBER DIGITS                 its build ID, in hexadecimal: calls of another build are
+//                                       elsewhere, and their allocations stay with malloc(3)
 //   bind ARENA NODE,NODE...             the memory of an arena goes to these nodes while they have
 //                                       some free
-//   room ARENA BYTES                    an arena takes no more of addresses: malloc(3) has the rest
+//   room ARENA BYTES                    an arena takes at most so many bytes of addresses:
+//   malloc(3)
+//                                       has the rest
 //   site ARENA MODULE+0xOFFSET ...      calls, innermost first; offsets as in the module's symbols
-// ARENA is a number from 0 to 63, or - for sites that stay where malloc(3) puts them. Each site
-// that is known has a line, so that as few calls as tell them apart are looked at.
+// ARENA is a number from 0 to 63, or - for sites that stay with malloc(3). Each known site has a
+// line, so that few calls have to be looked at to tell sites apart.
 
 #pragma once
 
@@ -24,42 +26,43 @@
 
 namespace tmprof::objtrace {
 
-// Path of an advice file, in the environment.
+// Environment variable with the path of an advice file.
 inline constexpr char kAdviceVariable[] = "TMPROF_ADVICE";
-// Read-only once it is parsed: any thread may ask.
+// Read-only after Parse(), so that any thread may ask.
 class Advice {
  public:
   enum : std::int32_t { kStay = -1, kLookDeeper = -2 };
 
-  // Keeps `text`, which it changes and which ends in a zero. Null: it was understood; else what was
-  // not, in the line of that number.
+  // Keeps `text`, which it changes and which ends in a zero. Returns null, or the fault in the line
+  // of number `line`.
   const char* Parse(char* text, std::uint32_t& line);
 
   // A place among the calls that the file names, from the innermost on.
   using Place = std::uint32_t;
-  static constexpr Place kOutermost = 0;  // of none yet
-  // One call further out, by its return address. False: the file has no such site.
+  static constexpr Place kOutermost = 0;  // no call yet
+  // Goes one call further out, by its return address. False: the file has no such site.
   bool Descend(Place& place, std::uint64_t return_address) const;
-  // The first call; remembers the answer.
+  // Returns the place of the first call, and remembers the answer.
   Place First(std::uint64_t return_address);
 
-  // The arena of all that is allocated by way of this place, or one of the above.
+  // Returns the arena of everything that is allocated by way of this place, or one of the constants
+  // above.
   std::int32_t VerdictOf(Place place) const { return call_[place].verdict; }
-  // Whether a module was found to be of another build than the file is of: nothing that it calls is
-  // placed. TakeOtherBuild() has each once; null: there is no other.
+  // True if a module is of another build than the file's; nothing that it calls is placed.
+  // TakeOtherBuild() returns each such module once; null: there is no other.
   bool HasOtherBuild() const { return has_other_build_.load(std::memory_order_relaxed); }
   const char* TakeOtherBuild();
-  // How many arenas, from the first, have all that is named.
+  // Returns the number of arenas, from the first one to the last one named.
   std::uint32_t arenas() const { return arenas_; }
-  // As a mask; 0: where the kernel has it.
+  // Returns a mask; 0: the kernel chooses.
   std::uint64_t NodesOf(std::uint32_t arena) const { return nodes_[arena]; }
-  // In bytes; 0: no bound but the arena's own.
+  // Returns bytes; 0: only the arena's own limit holds.
   std::uint64_t RoomOf(std::uint32_t arena) const { return room_[arena]; }
 
  private:
   static constexpr std::uint32_t kCacheEntries = 1 << 12;
 
-  // Of those that call one inside, a list.
+  // A call, and the list of calls that lead to it.
   struct Call {
     std::uint64_t offset;
     std::uint32_t module;
@@ -76,9 +79,9 @@ class Advice {
   const char* ParseRoom(char* rest);
   const char* ParseSite(char* rest);
   Place CallerOf(Place place, std::uint32_t module, std::uint64_t offset) const;
-  // 0: in none that the file names.
+  // Returns 0 if the file names no module there.
   std::uint32_t ModuleOf(std::uint64_t address, std::uint64_t& offset) const;
-  // Whether the module, loaded where `file_start` says, is of the build that the file is of.
+  // True if the module that is loaded at `file_start` is of the file's build.
   bool IsSameBuild(std::uint32_t module, const void* file_start, std::uint64_t bias) const;
 
   const char* path_[kMaxAdvisedModules];  // by number
@@ -92,7 +95,7 @@ class Advice {
   Call call_[kMaxAdvisedCalls];
   std::uint32_t calls_;
   std::uint32_t arenas_;
-  // Return addresses above, places below.
+  // Upper bits: return address; lower bits: place.
   std::atomic<std::uint64_t> cache_[kCacheEntries];
 };
 

@@ -16,13 +16,13 @@
 namespace tmprof::objtrace {
 namespace {
 
-constexpr std::uint64_t kFirstBytes = kArenaUnitBytes;  // unit 0 is none
-// Larger ones give their pages back when they are freed.
+constexpr std::uint64_t kFirstBytes = kArenaUnitBytes;  // unit 0 means none
+// Larger blocks give their pages back when they are freed.
 constexpr std::uint64_t kKeptBytes = std::uint64_t{1} << 20;
 constexpr std::uint32_t kLive = 0x4556494C;   // "LIVE"
 constexpr std::uint32_t kFreed = 0x45455246;  // "FREE"
 
-// The C library's mmap(3) is the tracker's own, here.
+// Makes the system call itself, because mmap(3) is the tracker's own function here.
 void* Map(std::uint64_t bytes) {
   const long mapped = ::syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -42,7 +42,7 @@ void* Map(std::uint64_t bytes) {
 struct Arenas::Header {
   std::atomic<std::uint32_t> state;
   std::uint32_t size_class;
-  std::atomic<std::uint32_t> next;  // freed one's unit
+  std::atomic<std::uint32_t> next;  // unit of the next freed block
   std::uint32_t unused;
 };
 
@@ -74,8 +74,8 @@ Arenas::Header* Arenas::HeaderOf(const void* block) {
   return reinterpret_cast<Header*>(reinterpret_cast<std::uint64_t>(block) - sizeof(Header));
 }
 
-// The memory of a block that another thread takes first stays readable, and what is read of it is
-// thrown away: the count above has changed.
+// If another thread takes the block first, its memory stays readable. The value read is discarded,
+// because the number of changes differs.
 void* Arenas::Pop(std::uint32_t arena, std::uint32_t size_class) {
   std::atomic<std::uint64_t>& head = arenas_[arena].freed[size_class];
   std::uint64_t was = head.load(std::memory_order_acquire);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for objects that are to lie beside their like. Freestanding, without a lock: it works in
-// signal handlers, and a child of fork(2) goes on with what its parent had.
+// Memory for objects that lie beside objects of their kind. Freestanding and without a lock: it
+// works in signal handlers, and a child of fork(2) goes on with its parent's state.
 //
-// Each arena is a range of addresses of its own, from which blocks are cut in the order in which
-// they are asked for; what is freed is kept for the next one of its size class. A header of 16
-// bytes says the class, as malloc(3)'s own does.
+// Each arena is an address range. Blocks are cut from it in the order of requests. A freed block is
+// kept for the next request of its size class. A header of 16 bytes has the class, as malloc(3)'s
+// own does.
 
 #pragma once
 
@@ -19,15 +19,17 @@ namespace tmprof::objtrace {
 
 class Arenas {
  public:
-  // Reserves addresses alone, of the first ones of kArenas. False: there are not that many.
+  // Reserves addresses without memory for the first `arenas` of kArenas. False: so many addresses
+  // are not free.
   bool Reserve(std::uint32_t arenas);
 
-  // Before anything is allocated there: it is full when so many bytes of it were cut off.
+  // Limits an arena: it is full when so many bytes of it were cut off. Precondition: nothing was
+  // allocated there.
   void Bound(std::uint32_t arena, std::uint64_t bytes);
 
-  // Null: that arena is full, or the block too large. Aligned to 16 bytes.
+  // Returns null if the arena is full or the block is too large. Blocks are aligned to 16 bytes.
   void* Allocate(std::uint32_t arena, std::uint64_t bytes);
-  // The same, of zeros.
+  // Does what Allocate() does, with zeros.
   void* AllocateZeros(std::uint32_t arena, std::uint64_t bytes);
 
   bool Has(const void* block) const {
@@ -37,9 +39,9 @@ class Arenas {
     return static_cast<std::uint32_t>((reinterpret_cast<std::uint64_t>(block) - start_) /
                                       kArenaBytes);
   }
-  // The first time that it is asked after an arena was full.
+  // True at the first call after the arena became full.
   bool IsNewlyFull(std::uint32_t arena);
-  // Of a block that it has. The program is ended where it was freed before, or never was one.
+  // Precondition: Has(block). They end the program if the block was freed before, or never was one.
   std::uint64_t UsableBytes(const void* block) const;
   void Free(void* block);
 
@@ -53,9 +55,9 @@ class Arenas {
   struct Header;
   struct Arena {
     std::atomic<std::uint64_t> used;  // bytes
-    std::uint64_t room;               // likewise
+    std::uint64_t room;               // bytes
     std::atomic<Fill> fill;
-    // Freed blocks: the first one's unit in the arena below, how often it was changed above.
+    // Freed blocks. Lower half: the first one's unit in the arena; upper half: number of changes.
     std::atomic<std::uint64_t> freed[kClasses];
   };
 
@@ -65,7 +67,7 @@ class Arenas {
   void* AllocateOf(std::uint32_t arena, std::uint64_t bytes, bool zeros);
 
   std::uint64_t start_ = 0;
-  std::uint64_t bytes_ = 0;  // 0: nothing is reserved, and nothing lies within
+  std::uint64_t bytes_ = 0;  // 0: nothing is reserved, and no block lies within
   Arena* arenas_ = nullptr;
 };
 

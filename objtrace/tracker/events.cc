@@ -24,19 +24,19 @@ namespace {
 __thread std::uint64_t recent_ticks __attribute__((tls_model("initial-exec"))) = 0;
 __thread std::uint64_t recent_ns __attribute__((tls_model("initial-exec"))) = 0;
 
-// Of events: a clock costs more than all else of one (bench/objects_calls). It may be early by so
-// many ticks of the processor's counter, 16 to 66 us at 4 to 1 GHz.
+// Returns the time of an event. Reading a clock costs more than the rest of an event
+// (bench/objects_calls). The result may be early by kRecentTicks of the processor's counter, 16 to
+// 66 us at 4 to 1 GHz.
 std::uint64_t RecentNs() {
   constexpr std::uint64_t kRecentTicks = 1 << 16;
   const std::uint64_t ticks = __builtin_ia32_rdtsc();
-  if (ticks - recent_ticks < kRecentTicks)
-    return recent_ns;  // false also where it has stepped back
+  if (ticks - recent_ticks < kRecentTicks) return recent_ns;  // false also if it stepped back
   recent_ns = NowNs();
-  recent_ticks = ticks;  // last: a signal handler may come between
+  recent_ticks = ticks;  // last, because a signal handler may come between
   return recent_ns;
 }
 
-// Whether somebody takes events.
+// True if somebody takes events.
 bool IsRecorded() {
   char path[sizeof(Request::folder) + sizeof(kTrackLock) + 1];
   std::snprintf(path, sizeof(path), "%s/%s", request.folder, kTrackLock);
@@ -53,7 +53,7 @@ bool HasRoom() {
          HasRoomForLog(filesystem.f_blocks, filesystem.f_bavail, filesystem.f_frsize);
 }
 
-// Of a file of this process in the folder; below 0: it cannot be made.
+// A new file of this process in the folder; `fd` below 0: it cannot be created.
 struct Created {
   char path[sizeof(Request::folder) + 64];
   int fd;
@@ -65,7 +65,7 @@ struct Created {
   }
 };
 
-// For the recorder to say: the program's own output is not ours.
+// Tells the recorder, which reports it: the program's own output is not ours.
 void TellOfNoRoom(std::uint64_t now) {
   const Created told(now, kRefusedSuffix);
   if (told.fd >= 0) ::close(told.fd);
@@ -84,7 +84,8 @@ int Populate(const void* start, const void* end) {
 
 bool Grow(void* array, std::size_t element_bytes, std::uint32_t most,
           std::atomic<std::uint32_t>& room, std::uint32_t index) {
-  // Some us to allocate, and little of the room of others, which is looked at before each growth.
+  // Takes some us to allocate, and little of the room of others, which is checked before each
+  // growth.
   constexpr std::size_t kAheadBytes = 16 << 10;
   constexpr std::size_t kMostAheadBytes = 64 << 10;
   std::uint32_t has = room.load(std::memory_order_acquire);
@@ -94,13 +95,14 @@ bool Grow(void* array, std::size_t element_bytes, std::uint32_t most,
   const std::uint32_t wanted = std::min(most, index + static_cast<std::uint32_t>(ahead));
   auto* const bytes = static_cast<std::byte*>(array);
   if (Populate(bytes + has * element_bytes, bytes + wanted * element_bytes) != 0) return false;
-  // Another thread may have got more meanwhile.
+  // Another thread may have added more meanwhile.
   while (has < wanted && !room.compare_exchange_weak(has, wanted, std::memory_order_release)) {
   }
   return true;
 }
 
-// Allocates what a short program needs, or all if the kernel cannot allocate a part of a mapping.
+// Allocates the needs of a short program, or everything if the kernel cannot allocate a part of a
+// mapping.
 bool AllocateFirst(AllocationLog& log, int fd) {
   if (Populate(&log, &log.module) == 0) {
     return Grow(log.module, sizeof(LogModule), kLogModules, log.modules_room, 0) &&
@@ -147,7 +149,7 @@ AllocationLog* MakeLog() {
 
 bool GetMemory(void* array, std::size_t element_bytes, std::uint32_t most,
                std::atomic<std::uint32_t>& room, std::uint32_t index) {
-  // Asking takes system calls, and each event of a log without room comes here.
+  // The check takes system calls, and each event of a log without room comes here.
   constexpr std::uint64_t kPauseNs = 100'000'000;
   const std::uint64_t now = RecentNs();
   if (now < state->no_room_until_ns.load(std::memory_order_relaxed)) return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Telling the recorder (objtrace/tracker/log.h).
+// Sends events to the recorder (objtrace/tracker/log.h).
 
 #pragma once
 
@@ -14,12 +14,14 @@ namespace tmprof::objtrace {
 
 std::uint64_t NowNs();
 
-// Null where nobody takes events, or while another thread opens it. Precondition: there is a state.
+// Returns null if nobody takes events, or while another thread opens the log. Precondition: there
+// is a state.
 AllocationLog* Log();
 
-// Gives memory to element `index` of an array of the log, and to some more behind it; `room` tells
-// how many have memory. False: there is none, or it is left to others (HasRoomForLog()), or that
-// was so less than 100 ms ago. Keeps errno. For HasMemory(). Precondition: there is a state.
+// Gives memory to element `index` of an array of the log, and to some more behind it; `room` is the
+// number of elements with memory. False: there is no memory, it is left to other processes
+// (HasRoomForLog()), or it was refused less than 100 ms ago. Keeps errno. It serves HasMemory().
+// Precondition: there is a state.
 bool GetMemory(void* array, std::size_t element_bytes, std::uint32_t most,
                std::atomic<std::uint32_t>& room, std::uint32_t index);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a preloaded program's allocation tracker and the recorder share: a file of each process, in
-// memory, mapped by both. Freestanding.
+// The allocation log: a file in memory for each process, mapped by its preloaded tracker and by the
+// recorder. Freestanding.
 //
-// The tracker adds events, from any thread and without a lock; the recorder takes them. Where it
-// takes them too slowly, or is gone, they are counted as lost. Sites and modules are only ever
-// added. Memory is allocated for a few elements of each array when the file is made, and for more
-// before they are used: neither side can run out of it amid an access.
+// The tracker adds events, from any thread and without a lock; the recorder takes them. If the
+// recorder is too slow or gone, they are counted as lost. Sites and modules are only ever added. A
+// few elements of each array get memory when the file is created, and others before they are used.
+// Neither side can therefore run out of memory in the middle of an access.
 
 #pragma once
 
@@ -16,14 +16,15 @@
 
 namespace tmprof::objtrace {
 
-// "THRESHOLD INTERVAL FOLDER", in the environment: bytes, bytes, path.
+// Environment variable with "THRESHOLD INTERVAL FOLDER": bytes, bytes, path.
 inline constexpr char kTrackVariable[] = "TMPROF_TRACK_OBJECTS";
-// In that folder: locked (flock) as long as somebody takes events.
+// File in that folder, which is locked (flock) while somebody takes events.
 inline constexpr char kTrackLock[] = "lock";
-// Logs are PID-BEGIN.log; BEGIN is CLOCK_MONOTONIC in ns: an exec(2) begins another one.
+// Logs are named PID-BEGIN.log. BEGIN is CLOCK_MONOTONIC in ns: an exec(2) begins another log.
 inline constexpr char kLogSuffix[] = ".log";
 
-// Empty, in a log's place: there was no room for one, so that the process is not tracked.
+// Suffix of an empty file that replaces a log: there was no room for one, and the process is not
+// tracked.
 inline constexpr char kRefusedSuffix[] = ".refused";
 
 inline constexpr std::uint64_t kLogMagic = 0x34474F4C4A424FU;  // "OBJLOG4"
@@ -38,11 +39,11 @@ enum class LogEventKind : std::uint32_t {
   kFreed = 2,     // by address; bytes are 0
   kMapped = 3,    // by mmap(2)
   kUnmapped = 4,  // a range, of which any part may have been mapped
-  // Of a thread, which `site` names by its TID: address and bytes are its stack's.
+  // A thread, whose TID is `site`; address and bytes are its stack's.
   kThreadBegan = 5,
-  kThreadEnded = 6,  // they are the thread's name, ended by a zero (SetThreadName())
-  // A range is about to go, as kUnmapped, and no longer is, or still is: what is mapped there in
-  // between, by another thread, says that it has gone.
+  kThreadEnded = 6,  // address and bytes are the thread's name, ended by a zero (SetThreadName())
+  // A range may be unmapped soon (kGoing), and then was (kGone) or was not (kStayed). If another
+  // thread maps memory there in between, the range has gone.
   kGoing = 7,
   kGone = 8,
   kStayed = 9,
@@ -56,13 +57,14 @@ struct LogEvent {
   std::uint64_t time_ns;  // CLOCK_MONOTONIC; up to some 66 us early
   LogEventKind kind;
   std::uint32_t site;
-  std::uint64_t is_sampled;  // 1: of a small allocation, of which not all are recorded
+  std::uint64_t is_sampled;  // 1: a small allocation, of which only a share is recorded
 };
 
-// Event n is in place n % kLogEvents. New memory is zero: the first events may be written there.
+// Returns the lap of an event, which is in place event % kLogEvents. New memory is zero, so that
+// the first events may be written there.
 constexpr std::uint64_t LapOf(std::uint64_t event) { return event - event % kLogEvents; }
 
-// Of Linux's prctl(2), PR_GET_NAME: with the zero.
+// Size of Linux's thread names with their zero (prctl(2), PR_GET_NAME).
 inline constexpr std::size_t kThreadNameBytes = 16;
 
 inline void SetThreadName(const char (&name)[kThreadNameBytes], std::uint64_t& address,
@@ -87,28 +89,30 @@ struct LogModule {
 
 inline constexpr std::uint32_t kAllModulesThereWillBe = UINT32_MAX;
 
-// Ready where `ready` says so: one thread may be writing it while another adds the next one.
+// A site is complete if `ready` is set. One thread may be writing it while another adds the next
+// one.
 struct LogSite {
   std::atomic<std::uint32_t> ready;
   std::uint32_t depth;
-  // That were known when it was found: of two that lay at one address, the later one of these. Or
-  // all that there will be, where its own may have been missing.
+  // The number of modules that were known when the site was found. If two of them lay at one
+  // address, the later one is the site's. kAllModulesThereWillBe: its own module may have been
+  // missing.
   std::uint32_t modules;
   std::uint32_t unused;
   std::uint64_t frames[kLogFrames];  // return addresses, innermost first
 };
 
 struct AllocationLog {
-  std::atomic<std::uint64_t> magic;  // last: what is below is set
+  std::atomic<std::uint64_t> magic;  // set last, when all below is set
   std::uint64_t pid;
   std::uint64_t begin_ns;              // CLOCK_MONOTONIC
   std::atomic<std::uint64_t> written;  // events, taken or not
   std::atomic<std::uint64_t> lost;     // events
-  std::atomic<std::uint32_t> sites;    // from 1: ID 0 is an unknown stack
+  std::atomic<std::uint32_t> sites;    // counted from 1: ID 0 is an unknown stack
   std::atomic<std::uint32_t> modules;
   // Only the tracker uses these.
   std::atomic<std::uint32_t> modules_lock;
-  std::atomic<std::uint32_t> modules_room;  // so many elements have memory
+  std::atomic<std::uint32_t> modules_room;  // number of elements with memory
   std::atomic<std::uint32_t> sites_room;
   std::atomic<std::uint32_t> events_room;
   LogModule module[kLogModules];
@@ -116,7 +120,7 @@ struct AllocationLog {
   LogEvent event[kLogEvents];
 };
 
-// Many processes may begin before the recorder takes their logs: each leaves room for others in the
+// Many processes may begin before the recorder takes their logs. Each leaves room for others in the
 // folder's file system.
 constexpr bool HasRoomForLog(std::uint64_t blocks, std::uint64_t free_blocks,
                              std::uint64_t block_bytes) {

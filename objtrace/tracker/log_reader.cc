@@ -98,11 +98,12 @@ Result<AllocationLogs> AllocationLogs::Create(const Options& options) {
 }
 
 AllocationLogs::~AllocationLogs() {
-  std::error_code ignored;  // there is nothing else to do
+  std::error_code ignored;  // nothing else can be done
   if (folder_ != nullptr) fs::remove_all(*folder_, ignored);
 }
 
-// Its name goes at once: it is gone with the last of the two that map it.
+// Opens new logs and removes their names at once. A log disappears when the last of the two sides
+// unmaps it.
 void AllocationLogs::FindNew() {
   std::error_code error;
   std::vector<fs::path> paths;
@@ -119,7 +120,7 @@ void AllocationLogs::FindNew() {
     struct stat status{};
     if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
         static_cast<std::uint64_t>(status.st_size) < sizeof(AllocationLog)) {
-      continue;  // it is being made
+      continue;  // it is being created
     }
     void* mapped =
         ::mmap(nullptr, sizeof(AllocationLog), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
@@ -131,12 +132,13 @@ void AllocationLogs::FindNew() {
     fs::remove(path, error);
     logs_.push_back(std::move(log));
   }
-  // Of one process, the last one that it began comes last: by name 1-9.log comes after 1-10.log.
+  // A process's last log comes last. By name 1-9.log comes after 1-10.log.
   std::ranges::stable_sort(logs_.begin() + known, logs_.end(), {},
                            [](const Log& log) { return log->begin(); });
 }
 
-// One that the tracker's sampling takes with the chance p (IsSampled() there) stands for 1 / p.
+// Computes an event's weight. If the tracker samples it with probability p (IsSampled() there), it
+// stands for 1 / p.
 LoggedEvent AllocationLogs::Checked(const LogEvent& event) const {
   LoggedEvent checked{.kind = event.kind,
                       .address = event.address,
@@ -174,7 +176,7 @@ void AllocationLogs::Take(const Visit& visit, const After& after) {
   for (std::size_t i = 0; i < logs_.size(); ++i) {
     const Log& log = logs_[i];
     const bool has_ended = ::kill(log->pid().value(), 0) != 0 && errno == ESRCH;
-    // An exec(2) has begun another log.
+    // An exec(2) began another log.
     const auto next = std::find_if(logs_.begin() + static_cast<std::ptrdiff_t>(i) + 1, logs_.end(),
                                    [&](const Log& later) { return later->pid() == log->pid(); });
     std::optional<MonotonicTime> end;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that the tracker stands in for, as the next library has them.
+// The functions that the tracker replaces, in the form of the next library.
 
 #pragma once
 
@@ -13,7 +13,8 @@
 #pragma GCC visibility push(hidden)  // no detour by the linker's tables
 namespace tmprof::objtrace {
 
-// The next ones in the order of libraries. Found at the first call, before there are threads.
+// The next functions in the order of libraries. They are found at the first call, before there are
+// threads.
 struct NextFunctions {
   void* (*malloc)(std::size_t);
   void* (*calloc)(std::size_t, std::size_t);
@@ -33,14 +34,14 @@ struct NextFunctions {
 };
 extern NextFunctions next;
 
-// False while it is at it.
+// Returns false while it is finding them.
 bool FindNext();
 inline bool HasNext() { return __builtin_expect(next.malloc != nullptr, 1) || FindNext(); }
 
-// What finding them allocates, which is never freed.
+// Memory for allocations during the search, which is never freed.
 inline constexpr std::size_t kEarlyBytes = 1 << 16;
 extern std::byte early[kEarlyBytes];
-// Of zeros; null: there is no room left.
+// Returns zeros; null: there is no room left.
 void* AllocateEarly(std::size_t bytes);
 bool HasEarly();
 inline bool IsEarly(const void* object) {

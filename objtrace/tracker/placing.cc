@@ -30,7 +30,7 @@ Arenas arenas;
 
 namespace {
 
-// Of an allocation by the call that returns to `caller`, which several sites share.
+// Returns the arena of an allocation by a call that several sites share.
 __attribute__((noinline)) std::int32_t LookDeeper(Advice::Place place, std::uint64_t caller) {
   const Within here;
   Walk walk;
@@ -38,7 +38,7 @@ __attribute__((noinline)) std::int32_t LookDeeper(Advice::Place place, std::uint
   int at = 0;
   while (at < walk.depth && walk.address[at] != caller) ++at;
   for (++at; at < walk.depth; ++at) {
-    if (walk.address[at] == walk.address[at - 1]) continue;  // recursion: the file has it once
+    if (walk.address[at] == walk.address[at - 1]) continue;  // a recursion is there once
     if (!advice->Descend(place, walk.address[at])) return Advice::kStay;
     const std::int32_t verdict = advice->VerdictOf(place);
     if (verdict != Advice::kLookDeeper) return verdict;
@@ -61,11 +61,12 @@ struct Stderr {
   }
 } stderr_at_begin;
 
-// A bit for each arena that is said to be full, shared with forked children. Null: there is no
+// A bit for each arena that was reported full, shared with forked children. Null: there is no
 // memory for it.
 std::atomic<std::uint64_t>* said_full = nullptr;
 
-// On descriptor 2, unless it would wait. A pipe that nobody reads ends nobody by a signal.
+// Writes to standard error unless that would wait. A pipe without a reader must not end the program
+// by a signal.
 void Say(const char* text, std::size_t bytes) {
   pollfd place{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
   if (::poll(&place, 1, 0) != 1 || place.revents != POLLOUT) return;
@@ -76,7 +77,7 @@ void Say(const char* text, std::size_t bytes) {
   ::sigaddset(&pipes, SIGPIPE);
   ::sigpending(&pending);
   ::pthread_sigmask(SIG_BLOCK, &pipes, &before);
-  // As much as fits into a pipe that is ready (PIPE_BUF).
+  // The text fits into a pipe that is ready (PIPE_BUF).
   if (::write(STDERR_FILENO, text, bytes) < 0 && errno == EPIPE &&
       ::sigismember(&pending, SIGPIPE) == 0) {
     const timespec at_once{};
@@ -85,11 +86,11 @@ void Say(const char* text, std::size_t bytes) {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-// Once for each module and process. In any thread, or a signal handler.
+// Reports once for each module and process. It may run in any thread or signal handler.
 __attribute__((noinline)) void TellOfOtherBuilds() {
   const int error = errno;
   while (const char* module = advice->TakeOtherBuild()) {
-    // What the program has opened there since is not ours.
+    // A file that the program has opened there since is not ours.
     if (!Stderr::Now().Is(stderr_at_begin)) continue;
     char text[512];
     const int bytes = std::snprintf(text, sizeof(text),
@@ -101,7 +102,7 @@ __attribute__((noinline)) void TellOfOtherBuilds() {
   errno = error;
 }
 
-// errno's value, or 0.
+// Returns an errno, or 0.
 int Bind(std::uint64_t start, std::uint64_t bytes, std::uint64_t nodes) {
   constexpr int kPreferred = 1;      // MPOL_PREFERRED
   constexpr int kPreferredMany = 5;  // MPOL_PREFERRED_MANY, from Linux 5.15 on
@@ -113,7 +114,7 @@ int Bind(std::uint64_t start, std::uint64_t bytes, std::uint64_t nodes) {
   return errno;
 }
 
-// The file, ending in a zero; null: it cannot be read.
+// Returns the file with a zero at the end; null: it cannot be read.
 char* ReadAll(const char* path) {
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return nullptr;
@@ -172,12 +173,12 @@ std::int32_t ArenaOf(const void* caller) {
   return verdict == Advice::kLookDeeper ? LookDeeper(place, address) : verdict;
 }
 
-// In any thread, or a signal handler.
+// It may run in any thread or signal handler.
 __attribute__((noinline)) void TellIfFull(std::uint32_t arena) {
   if (!arenas.IsNewlyFull(arena)) return;
   const int error = errno;
   const std::uint64_t bit = std::uint64_t{1} << arena;
-  // What the program has opened there since is not ours.
+  // A file that the program has opened there since is not ours.
   if (!Stderr::Now().Is(stderr_at_begin) ||
       (said_full != nullptr && (said_full->fetch_or(bit) & bit) != 0)) {
     errno = error;
@@ -214,7 +215,7 @@ void BeginPlacing() {
   auto* made = static_cast<Advice*>(memory);
   std::uint32_t line = 0;
   if (const char* wrong = made->Parse(text, line)) return Complain(path, line, wrong);
-  if (made->arenas() == 0) return;  // all is as it was
+  if (made->arenas() == 0) return;  // malloc(3) keeps everything
   if (!arenas.Reserve(made->arenas())) {
     return Complain(path, 0, "there are no addresses for its arenas, which take 64 GiB each");
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Placing what an advice file names in arenas (objtrace/tracker/advice.h).
+// Places objects of the sites that an advice file names in arenas (objtrace/tracker/advice.h).
 
 #pragma once
 
@@ -12,18 +12,19 @@
 #pragma GCC visibility push(hidden)  // no detour by the linker's tables
 namespace tmprof::objtrace {
 
-extern Advice* advice;  // null: everything stays where malloc(3) has it
+extern Advice* advice;  // null: malloc(3) places everything
 extern Arenas arenas;
 
-// By the environment; says what keeps it from it.
+// Reads the environment. It reports why objects are not placed.
 void BeginPlacing();
 
-// By the call that returns to `caller`, below 0: none. Precondition: there is advice.
+// Returns the arena of the call that returns to `caller`; below 0: none. Precondition: there is
+// advice.
 std::int32_t ArenaOf(const void* caller);
-// Says it, once for each arena, by the process or a forked child.
+// Reports a full arena, once for the process and its forked children.
 void TellIfFull(std::uint32_t arena);
 
-// Null where malloc(3) is to do it.
+// Returns null if malloc(3) has to allocate.
 __attribute__((always_inline)) inline void* Placed(std::uint64_t bytes, const void* caller,
                                                    bool zeros = false) {
   if (__builtin_expect(advice == nullptr, 1) || within) return nullptr;
@@ -35,7 +36,7 @@ __attribute__((always_inline)) inline void* Placed(std::uint64_t bytes, const vo
   return placed;
 }
 
-// Null where there is no memory; the object stays.
+// Returns null if there is no memory, and the object stays.
 void* MovePlaced(void* object, std::uint64_t bytes);
 
 }  // namespace tmprof::objtrace

@@ -25,7 +25,7 @@ namespace {
 
 // Modules and sites.
 
-// The dynamic linker calls the program itself nothing.
+// The dynamic linker has an empty name for the program itself.
 void CopyPath(const link_map& from, char (&path)[kLogPathBytes]) {
   if (from.l_name[0] == '\0') {
     const ssize_t length = ::readlink("/proc/self/exe", path, kLogPathBytes - 1);
@@ -35,8 +35,8 @@ void CopyPath(const link_map& from, char (&path)[kLogPathBytes]) {
   }
 }
 
-// Without the dynamic linker's lock, which the caller may hold (glibc 2.35). False: the module of
-// this address may not be there yet.
+// Does not take the dynamic linker's lock, which the caller may hold (glibc 2.35). False: the
+// module of this address may be missing.
 bool KeepModule(AllocationLog& log, std::uint64_t address) {
   dl_find_object found{};
   if (::_dl_find_object(reinterpret_cast<void*>(address), &found) != 0) return true;
@@ -46,7 +46,7 @@ bool KeepModule(AllocationLog& log, std::uint64_t address) {
   char path[kLogPathBytes] = {};
   CopyPath(*found.dlfo_link_map, path);
   const auto is_known = [&] {
-    // Of those that lay there, the last one.
+    // The last module that lay there counts.
     for (std::uint32_t i = log.modules.load(std::memory_order_acquire); i > 0; --i) {
       const LogModule& module = log.module[i - 1];
       if (module.start >= end || module.end <= start) continue;
@@ -102,7 +102,7 @@ std::uint32_t InternSite(AllocationLog& log, const std::uint64_t* frames, std::u
       const std::uint32_t added = AddSite(log, frames, depth);
       if (added == 0) break;
       if (bucket.compare_exchange_strong(id, added, std::memory_order_release)) return added;
-      // Another thread's is there; this ID stays without a bucket.
+      // Another thread's ID is there. This one stays without a bucket.
     }
     if (is(id)) return id;
   }
@@ -115,7 +115,7 @@ std::uint64_t ReadStack(std::uint64_t place) {
   return value;
 }
 
-// 0: it is another one.
+// Returns 0 if it is another stack.
 std::uint32_t SiteIfSame(const KnownStack& known, std::uint64_t base) {
   const std::uint32_t turn = known.turn.load(std::memory_order_acquire);
   if (turn % 2 != 0 || known.base.load(std::memory_order_relaxed) != base) return 0;
@@ -138,7 +138,7 @@ std::uint32_t SiteIfSame(const KnownStack& known, std::uint64_t base) {
 void Know(KnownStack& known, std::uint64_t base, const Walk& walk, std::uint32_t site) {
   const int depth = walk.depth - kOwnFrames;
   for (int i = kOwnFrames; i < walk.depth; ++i) {
-    const std::uint64_t offset = walk.place[i] - base;  // wraps around where it lies below
+    const std::uint64_t offset = walk.place[i] - base;  // wraps around if it lies below
     if (offset > UINT32_MAX || ReadStack(walk.place[i]) != walk.address[i]) return;
   }
   std::uint32_t turn = known.turn.load(std::memory_order_relaxed);
@@ -158,7 +158,7 @@ void Know(KnownStack& known, std::uint64_t base, const Walk& walk, std::uint32_t
   known.turn.store(turn + 2, std::memory_order_release);
 }
 
-// A part of Record(): kOwnFrames.
+// Inlined into Record(), because of kOwnFrames.
 __attribute__((always_inline)) inline std::uint32_t SiteOfCaller(AllocationLog& log,
                                                                  const void* caller) {
   const auto base = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Telling of allocations and mappings, each with the stack that made it.
+// Records allocations and mappings, each with its stack.
 
 #pragma once
 
@@ -16,7 +16,7 @@ namespace tmprof::objtrace {
 
 inline constexpr int kOwnFrames = 2;  // Record() and the function that the program called
 
-// Calls that were unwound, Record() and its caller among them.
+// Unwound calls, including Record() and its caller.
 struct Walk {
   static constexpr int kMost = kOwnFrames + kLogFrames;
   std::uint64_t address[kMost];
@@ -24,15 +24,15 @@ struct Walk {
   int depth = 0;
 };
 
-// For _Unwind_Backtrace(), into a Walk.
+// A callback of _Unwind_Backtrace() that fills a Walk.
 _Unwind_Reason_Code AddFrame(_Unwind_Context* context, void* into);
 
 // `caller` is a return address of the program.
 void Record(void* object, std::uint64_t bytes, LogEventKind kind, bool is_sampled,
             const void* caller);
 
-// Inlined into each function that the program calls: kOwnFrames.
-// `is_counted`: IsPassed() was asked.
+// Inlined into each function that the program calls, because of kOwnFrames. `is_counted`:
+// IsPassed() was asked.
 __attribute__((always_inline)) inline void* Allocated(void* object, std::uint64_t bytes,
                                                       bool is_counted = false) {
   if (state == nullptr || object == nullptr) return object;
@@ -43,11 +43,12 @@ __attribute__((always_inline)) inline void* Allocated(void* object, std::uint64_
   const bool is_small = bytes < request.threshold;
   if (is_small && ((!is_counted && IsPassed(bytes)) || !IsSampled())) return object;
   Record(object, bytes, LogEventKind::kAllocated, is_small, __builtin_return_address(0));
-  asm volatile("");  // no tail call: its frame is counted
+  asm volatile("");  // prevents a tail call, because its frame is counted
   return object;
 }
 
-// Before it is freed: afterwards another thread may have it. Whether it was tracked.
+// Returns if the object was tracked. Precondition: it is not freed yet, because another thread may
+// get its address afterwards.
 bool Freeing(void* object);
 
 void TellOfRange(LogEventKind kind, const void* start, std::uint64_t bytes);

@@ -21,10 +21,10 @@ std::uint64_t NextRandom() {
   return random_state;
 }
 
-// Exponential, with the interval as its mean, rounded up: by von Neumann's comparisons of uniform
-// numbers (Knuth, TAOCP 2, 3.4.1, "Exponential distribution"), which need no logarithm: the first
-// one of a descending run of odd length is the fraction, the runs of even length before it are the
-// whole part.
+// Draws from an exponential distribution with the interval as its mean, rounded up. It uses von
+// Neumann's comparisons of uniform numbers, which need no logarithm (Knuth, TAOCP 2, 3.4.1,
+// "Exponential distribution"). The first number of a descending run of odd length is the fraction.
+// The number of runs of even length before it is the whole part.
 std::int64_t DrawDistance() {
   std::uint64_t whole = 0;
   while (true) {
@@ -51,7 +51,7 @@ bool IsSampled() {
     bytes_to_sample = INT64_MAX;
     return false;
   }
-  if (random_state == 0) {  // the thread's first
+  if (random_state == 0) {  // the thread's first draw
     random_state = HashOf(NowNs() ^ reinterpret_cast<std::uint64_t>(&within)) | 1;
     bytes_to_sample += DrawDistance();
     if (bytes_to_sample > 0) return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of the small allocations are recorded.
+// Chooses the small allocations that are recorded.
 
 #pragma once
 
@@ -10,19 +10,20 @@ namespace tmprof::objtrace {
 
 extern __thread std::int64_t bytes_to_sample __attribute__((tls_model("initial-exec")));
 
-// Points lie in the bytes that a thread allocates at exponential distances; an allocation that has
-// one, of b bytes 1 - exp(-b / interval) of all, is recorded. What is left of it says nothing of
-// where the next point lies: the distance is drawn from its end on.
+// Sampling points lie at exponential distances in the bytes that a thread allocates. An allocation
+// that has a point is recorded: 1 - exp(-b / interval) of all with b bytes. The next distance is
+// drawn from the end of the allocation on, because the rest of it tells nothing about the next
+// point.
 //
-// True: no point lies in these bytes. Else IsSampled() says whether one does.
+// True: no point lies in these bytes. Else IsSampled() decides.
 __attribute__((always_inline)) inline bool IsPassed(std::uint64_t bytes) {
-  bool is_passed = false;  // by what the subtraction leaves, which GCC 12 would compute again
+  bool is_passed = false;  // the flags of the subtraction, which GCC 12 would compute again
   asm("subq %2, %0" : "+m"(bytes_to_sample), "=@ccg"(is_passed) : "r"(bytes));
   return __builtin_expect(is_passed, 1);
 }
 bool IsSampled();
 
-// In a forked child, or children of one process would all sample the same of what they do alike.
+// Draws anew in a forked child. Otherwise all children of one process would sample alike.
 void SampleAnew();
 
 }  // namespace tmprof::objtrace

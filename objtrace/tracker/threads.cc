@@ -23,9 +23,9 @@ bool tells_of_threads = false;
 
 namespace {
 
-pthread_key_t thread_ends;  // its destructor tells
+pthread_key_t thread_ends;  // its destructor reports the end
 
-// Of threads that are about to begin. In a forked child, those of its parent stay taken.
+// Records of threads that are about to begin. In a forked child those of its parent stay taken.
 constexpr std::uint64_t kStarts = 64;
 ThreadStart starts[kStarts];
 std::atomic<std::uint64_t> starts_taken = 0;  // by bit
@@ -68,7 +68,8 @@ void NoteStack(const pthread_attr_t* attributes, ThreadStart& start) {
   void* lowest = nullptr;
   std::size_t bytes = 0;
   if (attributes != nullptr && ::pthread_attr_getstack(attributes, &lowest, &bytes) == 0) {
-    start.stack_end = reinterpret_cast<std::uint64_t>(lowest) + bytes;  // 0 where it has none
+    // 0 if the attributes have no stack.
+    start.stack_end = reinterpret_cast<std::uint64_t>(lowest) + bytes;
     start.stack_bytes = bytes;
   }
   if (start.stack_bytes != 0) return;
@@ -78,9 +79,9 @@ void NoteStack(const pthread_attr_t* attributes, ThreadStart& start) {
   ::pthread_attr_destroy(&usual);
 }
 
-// pthread_getattr_np(3) would allocate, and so give the thread an arena and caches that it may
-// never need: the GNU C library has the descriptor in the last page of the stack, or pages where
-// the thread's variables are aligned to more (nptl/allocatestack.c).
+// pthread_getattr_np(3) would allocate and give the thread an arena and caches that it may never
+// need. The GNU C library has the descriptor in the last page of the stack, or in its last pages if
+// the thread's variables have a larger alignment (nptl/allocatestack.c).
 void TellThreadBegins(ThreadStart* start) {
   const Within here;
   const std::uint64_t bytes = start->stack_bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Telling of threads and where their stacks lie.
+// Reports threads and the places of their stacks.
 
 #pragma once
 
@@ -15,27 +15,30 @@ extern bool tells_of_threads;
 void BeginTellingOfThreads();
 
 struct ThreadStart {
-  // Of POSIX, with a pointer as its result, or of C11, with a number.
+  // A POSIX function returns a pointer, a C11 function a number.
   union {
     void* (*posix)(void*);
     thrd_start_t c11;
   } function;
   void* argument;
-  std::uint64_t stack_end;  // 0: the C library's, which ends with the thread's descriptor
+  // 0: the C library chooses the stack, which ends with the thread's descriptor.
+  std::uint64_t stack_end;
   std::uint64_t stack_bytes;
 };
 
-// Null: there is no memory. Of malloc(3) only where many threads are about to begin: when it frees
-// this, it gives a thread that never calls it an arena or a cache of its own.
+// Returns null if there is no memory. It uses malloc(3) only if many threads are about to begin. A
+// thread that frees such memory gets an arena or a cache of its own, even if it never calls
+// malloc(3) itself.
 ThreadStart* TakeThreadStart();
 void ReleaseThreadStart(ThreadStart* start);
 
-// Of a thread that is made with these; null: by default.
+// Notes the stack of a thread that is created with these attributes; null: defaults.
 void NoteStack(const pthread_attr_t* attributes, ThreadStart& start);
-// And releases it.
+// Reports the thread and releases `start`.
 void TellThreadBegins(ThreadStart* start);
 
-// Leave no frame below the thread's function: the stacks of what it allocates are what they were.
+// They leave no frame below the thread's function, so that the stacks of its allocations are
+// unchanged.
 __attribute__((optimize("optimize-sibling-calls"))) inline void* BeginPosixThread(void* from) {
   auto* start = static_cast<ThreadStart*>(from);
   const auto function = start->function.posix;

@@ -11,15 +11,15 @@ std::atomic<std::uint8_t>& FilterOf(std::uint64_t address) {
   return state->filter[FilterIndex(address)];
 }
 
-// Of the n-th bucket of the address's page. What is near has buckets that are near, so that few
-// pages of them are ever used.
+// Returns the n-th bucket of the address's page. Nearby addresses have nearby buckets, so that few
+// pages of buckets are ever used.
 std::uint64_t BucketOf(std::uint64_t address, std::uint64_t n) {
   const std::uint64_t page = address >> 12;
   const std::uint64_t region = address >> 21;
   return (page + HashOf(region + n * kHashFactor)) & ((1 << kBucketsShift) - 1);
 }
 
-// Counts that have reached 255 stay, as they may be more.
+// Counts of 255 are final, because they may be too low.
 void Increment(std::atomic<std::uint8_t>& counter) {
   std::uint8_t count = counter.load(std::memory_order_relaxed);
   while (count != UINT8_MAX && !counter.compare_exchange_weak(count, count + 1)) continue;
@@ -30,12 +30,12 @@ void Decrement(std::atomic<std::uint8_t>& counter) {
   while (count != UINT8_MAX && !counter.compare_exchange_weak(count, count - 1)) continue;
 }
 
-// Of the address's first `buckets`, each of which it has passed.
+// Takes back that the address passed its first `buckets` buckets.
 void ComeBack(std::uint64_t address, std::uint64_t buckets) {
   for (std::uint64_t n = 0; n < buckets; ++n) Decrement(state->passed[BucketOf(address, n)]);
 }
 
-// Whether `from` was in the bucket, and is `to` now.
+// Returns true if `from` was in the bucket and was replaced by `to`.
 bool Replace(std::uint64_t bucket, std::uint64_t from, std::uint64_t to) {
   for (std::atomic<std::uint64_t>& slot : state->tracked[bucket]) {
     std::uint64_t there = from;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses of what the recorder was told of, until they are freed.
+// Addresses that were reported to the recorder and are not freed yet.
 
 #pragma once
 
@@ -15,14 +15,14 @@ inline std::uint64_t FilterIndex(std::uint64_t address) {
   return static_cast<std::uint32_t>(address) >> 12;
 }
 
-// False: no tracked address is like it.
+// False: no tracked address has this index.
 inline bool MayBeTracked(std::uint64_t address) {
   return state->filter[FilterIndex(address)].load(std::memory_order_relaxed) != 0;
 }
 
-// False where there is no room.
+// Returns false if there is no room.
 bool Track(std::uint64_t address);
-// Whether it was tracked.
+// Returns true if it was tracked.
 bool Untrack(std::uint64_t address);
 
 }  // namespace tmprof::objtrace

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded into unmodified programs: tells the recorder of allocations and of what frees them
-// (objtrace/tracker/log.h). All from a threshold up, and of smaller ones one in each interval of
-// allocated bytes.
+// Preloaded into unmodified programs: reports allocations and frees to the recorder
+// (objtrace/tracker/log.h). It reports all allocations from a threshold up, and of smaller ones one
+// in each interval of allocated bytes.
 //
-// What is tracked is known by its address, so that a free(3) of anything else is cheap: one byte
-// says that no tracked address is like it. No lock is taken, and nothing allocated: it works
-// within the dynamic linker, signal handlers and children of fork(2). There all that it knows is
-// wiped by the kernel, and the child begins a log of its own.
+// Tracked objects are known by their addresses, so that a free(3) of any other is cheap: one byte
+// says that no tracked address is like it. It takes no lock and allocates nothing, and therefore
+// works within the dynamic linker, signal handlers and children of fork(2). The kernel wipes its
+// state in a child, which begins a log of its own.
 //
-// With an advice file (objtrace/tracker/advice.h) it also places what the sites that are named
-// there allocate in arenas.
+// With an advice file (objtrace/tracker/advice.h) it also places objects of the named sites in
+// arenas.
 
 #include <malloc.h>
 #include <pthread.h>
@@ -42,18 +42,21 @@
 namespace tmprof::objtrace {
 namespace {
 
-// What most calls need to know, which then end in the next function, without a frame of their own.
-// Set where programs are tracked and nothing is placed; until then, all of them look at more.
-std::uint64_t small_below = 0;  // bytes: of smaller ones a share is recorded
-std::atomic<std::uint8_t> no_tracked_pages[1 << kFilterShift];      // never written, so no memory
-const std::atomic<std::uint8_t>* tracked_pages = no_tracked_pages;  // then State::filter
+// The data that most calls need. Such calls end in the next function, without a frame of their own.
+// They are set if programs are tracked and nothing is placed. Until then all calls take the long
+// path.
+std::uint64_t small_below = 0;  // bytes; only a share of smaller allocations is recorded
+// Never written, and therefore without memory.
+std::atomic<std::uint8_t> no_tracked_pages[1 << kFilterShift];
+const std::atomic<std::uint8_t>* tracked_pages = no_tracked_pages;  // later State::filter
 void AnyFree(void* object);
 std::size_t AnyUsableBytes(void* object);
-void (*free_untracked)(void*) = AnyFree;  // what no tracked page has
+void (*free_untracked)(void*) = AnyFree;  // frees objects on pages without tracked addresses
 std::size_t (*usable_bytes)(void*) = AnyUsableBytes;
 #define TMPROF_SHORT __attribute__((optimize("omit-frame-pointer", "optimize-sibling-calls")))
 
-// What the program calls ends in these, which take the place of its frame: kOwnFrames.
+// The functions that the program calls end in these, which take the place of their frames
+// (kOwnFrames).
 
 __attribute__((noinline)) void* AnyMalloc(std::size_t bytes, bool is_counted) {
   if (!HasNext()) return AllocateEarly(bytes);
@@ -61,11 +64,11 @@ __attribute__((noinline)) void* AnyMalloc(std::size_t bytes, bool is_counted) {
   return Allocated(placed != nullptr ? placed : next.malloc(bytes), bytes, is_counted);
 }
 
-// Their product is known to be no more than fits.
+// Precondition: the product fits into size_t.
 __attribute__((noinline)) void* AnyCalloc(std::size_t elements, std::size_t element_bytes,
                                           bool is_counted) {
   const std::size_t bytes = elements * element_bytes;
-  if (!HasNext()) return AllocateEarly(bytes);  // zeros, as it is never freed
+  if (!HasNext()) return AllocateEarly(bytes);  // these are zeros, because they are never freed
   void* placed = Placed(bytes, __builtin_return_address(0), true);
   return Allocated(placed != nullptr ? placed : next.calloc(elements, element_bytes), bytes,
                    is_counted);
@@ -106,7 +109,7 @@ __attribute__((noinline)) void* AnyRealloc(void* object, std::size_t bytes, bool
   }
   const bool was_tracked = Freeing(object);
   void* moved = next.realloc(object, bytes);
-  if (moved == nullptr && was_tracked && bytes > 0) {  // it is still there
+  if (moved == nullptr && was_tracked && bytes > 0) {  // the object is still there
     Allocated(object, next.usable(object));
     return nullptr;
   }
@@ -118,22 +121,22 @@ __attribute__((noinline)) std::size_t AnyUsableBytes(void* object) {
   return arenas.Has(object) ? arenas.UsableBytes(object) : next.usable(object);
 }
 
-// Whether it is none of those that need more than `free_untracked`.
+// True if `free_untracked` is enough for the object.
 __attribute__((always_inline)) inline bool IsUntracked(const void* object) {
   const auto address = reinterpret_cast<std::uint64_t>(object);
   return __builtin_expect(tracked_pages[FilterIndex(address)].load(std::memory_order_relaxed) == 0,
                           1);
 }
 
-// Inlined into what the program calls, which it would be the caller of else.
+// Inlined into the function that the program calls, which would otherwise be the caller.
 __attribute__((always_inline)) inline void* ReallocForCaller(void* object, std::size_t bytes) {
   if (bytes >= small_below || !IsUntracked(object)) return AnyRealloc(object, bytes, false);
   if (IsPassed(bytes)) return next.realloc(object, bytes);
   return AnyRealloc(object, bytes, true);
 }
 
-// What stays is nobody else's meanwhile; only what is cut off is told of before it goes. Inlined
-// into mremap(2): kOwnFrames.
+// The part that stays cannot become another's meanwhile. Only the part that is cut off is reported
+// before it goes. Inlined into mremap(2), because of kOwnFrames.
 __attribute__((always_inline)) inline void* RemapInPlace(void* old, std::uint64_t old_bytes,
                                                          std::uint64_t bytes, int flags,
                                                          const void* caller) {
@@ -169,7 +172,7 @@ void BeginTracking() {
   ::madvise(memory, sizeof(State), MADV_NOHUGEPAGE);
   request = made;
   state = static_cast<State*>(memory);
-  // What was allocated before the next functions were known is in no page that the filter has.
+  // Memory that was allocated before the next functions were known is on no page of the filter.
   if (advice == nullptr && !HasEarly()) {
     small_below = request.threshold;
     tracked_pages = state->filter;
@@ -181,12 +184,12 @@ void BeginTracking() {
   Log();
 }
 
-// Not where a program has more rights than who runs it.
+// Does nothing if the program has more rights than its user.
 __attribute__((constructor)) void Begin() {
   if (::getauxval(AT_SECURE) != 0 || !HasNext()) return;
   const Within here;
   Walk walk;
-  _Unwind_Backtrace(AddFrame, &walk);  // finds what it needs, which may allocate
+  _Unwind_Backtrace(AddFrame, &walk);  // loads its needs, which may allocate
   BeginPlacing();
   BeginTracking();
 }
@@ -305,7 +308,7 @@ TMPROF_EXPORT int munmap(void* start, size_t bytes) {
     errno = EINVAL;
     return -1;
   }
-  // Before it is unmapped: afterwards another thread may be given its addresses.
+  // It is reported before it is unmapped, because another thread may then get its addresses.
   TellOfRange(LogEventKind::kGoing, start, bytes);
   const int result = next.munmap(start, bytes);
   TellOfRange(result == 0 ? LogEventKind::kGone : LogEventKind::kStayed, start, bytes);
@@ -325,7 +328,7 @@ TMPROF_EXPORT void* mremap(void* old, size_t old_bytes, size_t bytes, int flags,
   if ((flags & MREMAP_MAYMOVE) == 0 || stays) {
     return RemapInPlace(old, old_bytes, bytes, flags, __builtin_return_address(0));
   }
-  // Before it is moved: afterwards another thread may be given its addresses.
+  // It is reported before it is moved, because another thread may then get its addresses.
   TellOfRange(LogEventKind::kGoing, old, old_bytes);
   void* mapped = next.mremap(old, old_bytes, bytes, flags, wanted);
   const bool has_gone = mapped != MAP_FAILED && (flags & MREMAP_DONTUNMAP) == 0;
