@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which allocation sites' objects go in which arena, as an advice file says it
-// (proto/arena_advice.h writes it, objtrace/tracker/advice.h is its manual).
+// Constants of advice files, which name the arenas for the objects of allocation sites
+// (proto/arena_advice.h writes them, objtrace/tracker/advice.h is their manual).
 
 #pragma once
 
@@ -13,10 +13,10 @@ inline constexpr char kAdviceFirstLine[] = "tmprof-advice 1";
 inline constexpr std::uint32_t kArenas = 64;
 inline constexpr std::uint32_t kHotArena = 0;
 inline constexpr std::uint32_t kColdArena = 1;
-inline constexpr std::uint32_t kFirstApartArena = 2;  // of sites that are to be told apart first
+inline constexpr std::uint32_t kFirstApartArena = 2;  // for sites that have to be told apart first
 
-inline constexpr std::uint32_t kMaxAdvisedModules = 64;     // numbers, of which 0 is none
-inline constexpr std::uint32_t kMaxAdvisedCalls = 1 << 14;  // likewise
+inline constexpr std::uint32_t kMaxAdvisedModules = 64;     // numbers; 0 is none
+inline constexpr std::uint32_t kMaxAdvisedCalls = 1 << 14;  // numbers; 0 is none
 inline constexpr std::uint32_t kMaxAdvisedNode = 63;
 inline constexpr std::uint32_t kMaxBuildIdBytes = 64;  // linkers write 16 or 20
 

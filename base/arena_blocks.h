@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of an arena an object takes: by the library that places it (objtrace/tracker/arenas.h),
-// and by who predicts what that gains.
+// Computes how much of an arena an object takes, for the library that places it
+// (objtrace/tracker/arenas.h) and for predictions of the gain.
 
 #pragma once
 
@@ -10,9 +10,10 @@
 namespace tmprof {
 
 inline constexpr std::uint64_t kArenaBytes = std::uint64_t{1} << 36;
-inline constexpr std::uint64_t kMostPlacedBytes = kArenaBytes / 2;  // larger objects stay
+// Larger objects stay with malloc(3).
+inline constexpr std::uint64_t kMostPlacedBytes = kArenaBytes / 2;
 
-// Of 16 bytes each: 1 to 8, then four classes to each doubling.
+// Size classes in units of 16 bytes: 1 to 8 units, then four classes to each doubling.
 inline constexpr std::uint64_t kArenaUnitBytes = 16;
 inline constexpr std::uint32_t kSmallArenaClasses = 8;
 inline constexpr std::uint64_t kArenaHeaderBytes = 16;  // before each block
@@ -35,7 +36,7 @@ constexpr std::uint32_t ArenaClassOfBytes(std::uint64_t bytes) {
   return ArenaClassOf(bytes == 0 ? 1 : (bytes - 1) / kArenaUnitBytes + 1);
 }
 
-// With its header. Precondition: bytes <= kMostPlacedBytes.
+// Includes the header. Precondition: bytes <= kMostPlacedBytes.
 constexpr std::uint64_t ArenaBlockBytes(std::uint64_t bytes) {
   return ArenaUnitsOf(ArenaClassOfBytes(bytes)) * kArenaUnitBytes + kArenaHeaderBytes;
 }

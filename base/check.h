@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A broken invariant ends the program: nothing that follows it could be believed.
+// A broken invariant ends the program, because no later result could be trusted.
 
 #pragma once
 

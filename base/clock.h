@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time is given from outside, so that tests own it.
+// Time is passed in, so that tests control it.
 
 #pragma once
 
@@ -13,7 +13,7 @@ class Clock {
   virtual MonotonicTime Now() const = 0;
 };
 
-// CLOCK_MONOTONIC.
+// Reads CLOCK_MONOTONIC.
 class SystemClock final : public Clock {
  public:
   MonotonicTime Now() const override;

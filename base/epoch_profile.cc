@@ -40,7 +40,7 @@ std::optional<AccessCounts> AccessesAt(const PageColumns& columns, std::size_t i
   return counts;
 }
 
-// `column` has `before` values, or is to have.
+// Precondition: `column` has `before` values, or gets as many here.
 void AppendModelled(std::optional<std::vector<std::uint64_t>>& column, std::size_t before,
                     std::optional<std::uint64_t> value) {
   if (!column && value) column.emplace(before);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record that reports, replay and the daemon share: what every source saw in one epoch.
+// The record that reports, replay and the daemon share: the evidence of every source in one epoch.
 
 #pragma once
 
@@ -19,32 +19,33 @@
 
 namespace tmprof {
 
-// Whether a span of so many base pages can be what one page-table entry maps: 4 KiB, 2 MiB or 1
-// GiB. Any other is a region, which was looked at one page at a time.
+// True if one page-table entry can map a span of so many base pages: 4 KiB, 2 MiB or 1 GiB. Any
+// other span is a region, which was looked at one page at a time.
 constexpr bool IsOneEntry(std::uint64_t span_pages) {
   return span_pages == 1 || span_pages == 512 || span_pages == 262'144;
 }
 
-// Fast tries of a page read its bit so long after a clear. Each delay but the first follows where
-// all tries of the one before found the page set.
+// Delays from a clear to the read in fast tries of a page. Each delay but the first is tried only
+// if all tries of the one before found the page set.
 inline constexpr std::array<std::chrono::nanoseconds, 3> kFastTryDelays{
     std::chrono::microseconds(64), std::chrono::microseconds(16), std::chrono::microseconds(4)};
 
 // Columns of equal length, strictly ascending by (target, vpn); spans do not overlap.
 //
-// A record exists for each span that a source looked at or sampled in the epoch, or whose accessed
-// bit it found set and could not clear, which says only that the span was accessed at some time. No
-// record means unknown, not cold. `looks` 0 means that no accessed bit was read after a clear:
-// `references` and `first_accesses` then say nothing about the span.
+// A record exists for each span that a source looked at or sampled in the epoch. A record also
+// exists for a span whose accessed bit was found set and could not be cleared, which only says that
+// the span was accessed at some time. No record means unknown, not cold. `looks` 0 means that no
+// accessed bit was read after a clear: `references` and `first_accesses` then say nothing about the
+// span.
 //
-// Of a region, each look was at one of its pages, chosen at random: `looks` and `references` are
-// those of a page as they would be had each been looked at; `first_accesses` are those seen, of all
-// those pages, and `time_at_risk` is the time in which they were watched for them, divided by the
-// pages of the region. So for every span, first accesses over span x time at risk estimate the rate
-// of a base page, with the error of a count of so many.
+// Each look at a region was at one of its pages, chosen at random. `looks` and `references` of a
+// region are those that each page would have if it had been looked at as well. `first_accesses` are
+// those seen, summed over these pages. `time_at_risk` is the time in which the pages were watched
+// for them, divided by the pages of the region. For every span, first accesses over span x time at
+// risk therefore estimate the rate of a base page, with the error of a count of so many.
 struct PageColumns {
-  // Exact counts, by a source of the role kTruth. Where an epoch has them, they hold for all
-  // memory: a record's 0 is known, and a page without a record was not accessed.
+  // Exact counts, by a source of the role kTruth. If an epoch has them, they hold for all memory: a
+  // record's 0 is known, and a page without a record was not accessed.
   struct Accesses {
     std::vector<std::uint64_t> loads;
     std::vector<std::uint64_t> stores;
@@ -58,21 +59,22 @@ struct PageColumns {
     friend bool operator==(const Accesses&, const Accesses&) = default;
   };
 
-  // Tries of pages that were found set at the first read of a visit: the page is cleared and read
-  // again after 4 to 64 us of the target's CPU time. They are no part of `looks`. Those of a
-  // shorter delay follow where all of the delay before found the page.
+  // Tries of pages that the first read of a visit found set. The page is cleared and read again
+  // after 4 to 64 us of the target's CPU time. Tries are not part of `looks`. A shorter delay is
+  // tried only if all tries of the longer one found the page set.
   struct FastTries {
-    std::vector<std::uint32_t> looks;  // tries of the shortest delay that a page came to
+    std::vector<std::uint32_t> looks;  // tries of the shortest delay that a page reached
     std::vector<std::uint32_t> found;  // tries that found the bit set, <= looks
     std::vector<LogDuration> time;     // target CPU time from clear to read, summed over the tries
-    std::vector<std::uint32_t> earlier;     // tries of longer delays before; all found the bit set
-    std::vector<LogDuration> earlier_time;  // as `time`, of these
+    // Tries of longer delays before; all of them found the bit set.
+    std::vector<std::uint32_t> earlier;
+    std::vector<LogDuration> earlier_time;  // target CPU time of these, in the form of `time`
 
     friend bool operator==(const FastTries&, const FastTries&) = default;
   };
 
-  // Reads that found the first accesses. The first read of a visit follows a clear, any other one
-  // follows a read that left the span unset: the first access lies somewhere in between, and half
+  // Reads that found the first accesses. The first read of a visit follows a clear; any other one
+  // follows a read that left the span unset. The first access lies somewhere in between, and half
   // of that time is part of `time_at_risk`.
   struct FindingReads {
     std::vector<std::uint32_t> first_reads;  // first accesses that first reads found
@@ -88,12 +90,12 @@ struct PageColumns {
   std::vector<std::uint32_t> looks;       // A-bit reads after a clear
   std::vector<std::uint32_t> references;  // looks that found the bit set, <= looks
   std::vector<std::uint32_t> first_accesses;  // clears whose time to first access was seen
-  std::vector<LogDuration> time_at_risk;  // target CPU time watched before those, of a base page
+  std::vector<LogDuration> time_at_risk;      // target CPU time watched before those, per base page
   std::vector<std::uint32_t> load_samples;
   std::vector<std::uint32_t> store_samples;
-  std::vector<std::optional<NodeId>> node;  // where it was when last resolved in the epoch
-  std::optional<Accesses> accesses;         // nullopt: nobody counted them
-  // nullopt, or zeros beside first accesses: it was not told which reads found them.
+  std::vector<std::optional<NodeId>> node;  // its node when it was last resolved in the epoch
+  std::optional<Accesses> accesses;         // nullopt: they were not counted
+  // nullopt, or zeros beside first accesses: it is unknown which reads found them.
   std::optional<FindingReads> finding_reads;
   std::optional<FastTries> fast_tries;  // nullopt: no page of this epoch was tried
 
@@ -106,14 +108,15 @@ struct PageColumns {
   friend bool operator==(const PageColumns&, const PageColumns&) = default;
 };
 
-// What a program really did with a span in an epoch. A read-modify-write is a load and a store.
+// The true accesses of a program to a span in an epoch. A read-modify-write is a load and a store.
 struct AccessCounts {
   std::uint64_t loads = 0;
   std::uint64_t stores = 0;
-  std::optional<std::uint64_t> llc_misses;     // of these accesses; nullopt: no cache was modelled
-  std::optional<std::uint64_t> dtlb_misses;    // likewise
-  std::optional<std::uint64_t> hidden_misses;  // of llc_misses, by a prefetcher; likewise
-  std::optional<std::uint64_t> stall_ns;       // that the program waited for memory; likewise
+  std::optional<std::uint64_t> llc_misses;   // of these accesses; nullopt: no cache was modelled
+  std::optional<std::uint64_t> dtlb_misses;  // of these accesses; nullopt: no TLB was modelled
+  // Of llc_misses, by a prefetcher; nullopt: none was modelled.
+  std::optional<std::uint64_t> hidden_misses;
+  std::optional<std::uint64_t> stall_ns;  // waiting for memory; nullopt: it was not modelled
 
   friend bool operator==(const AccessCounts&, const AccessCounts&) = default;
 };
@@ -140,12 +143,12 @@ struct PageRecord {
   LogDuration fast_earlier_time;
 };
 
-// Which reads found its first accesses is known (PageColumns::FindingReads).
+// True if it is known which reads found its first accesses (PageColumns::FindingReads).
 bool TellsFindingReads(const PageRecord& record);
 
 PageRecord RecordAt(const PageColumns& columns, std::size_t i);
-// Precondition: record.key is at or past the end of the last span. A record with exact accesses
-// says of those without, before and after, that they had none.
+// Precondition: record.key is at or past the end of the last span. If one record has exact
+// accesses, all others without them, before and after, had none.
 void Append(PageColumns& columns, const PageRecord& record);
 
 enum class SourceRole : std::uint8_t {
@@ -157,7 +160,7 @@ enum class SourceRole : std::uint8_t {
 enum class SourceState : std::uint8_t {
   kActive,       // on for at least part of the epoch
   kGated,        // switched off by the gate for the whole epoch
-  kUnavailable,  // refused by the system or not asked for; `note` says why
+  kUnavailable,  // refused by the system or not requested; `note` says why
 };
 
 // A named count that only one kind of source has ("no_address", "kernel_mode", "shared_pages").
@@ -170,33 +173,34 @@ struct NamedCount {
 // The subject of a source's address samples.
 enum class SampleSubject : std::uint8_t {
   kMemory,  // accesses that memory served: the last-level cache had missed
-  kTime,    // CPU time, where it is spent
+  kTime,    // CPU time, at the place where it is spent
 };
 
 struct SourceStatus {
-  std::string name;   // "abit-bpf", "clock", "exact"; those that record: profiler/source_kind.h
-  std::string label;  // what its numbers mean, for people: "clock (memory-stall time)"
+  // "abit-bpf", "clock", "exact"; names of recording sources: profiler/source_kind.h.
+  std::string name;
+  std::string label;  // meaning of its numbers, for people: "clock (memory-stall time)"
   SourceRole role = SourceRole::kReferences;
   SourceState state = SourceState::kUnavailable;
   std::optional<SampleSubject> samples_of;  // set if, and only if, its role is kSamples
-  // Accesses to memory that one sample stands for, > 0: the sampler's period, whether the sampler
-  // counts misses or operations, because a sampled operation that missed stands for as many others.
+  // Accesses to memory that one sample stands for, > 0. It is the sampler's period, whether the
+  // sampler counts misses or operations: a sampled operation that missed stands for as many others.
   // nullopt: unknown, or the samples are not of memory.
   std::optional<std::uint64_t> accesses_per_sample;
   std::optional<double> duty_cycle;           // share of the epoch it was on, [0, 1]
-  std::optional<std::uint64_t> observations;  // looks or samples delivered
-  std::optional<std::uint64_t> lost;          // known to have been missed
+  std::optional<std::uint64_t> observations;  // looks or samples that were delivered
+  std::optional<std::uint64_t> lost;          // known to be missing
   std::vector<NamedCount> details;
   std::string note;
-  // Why it could not observe some memory; empty: no refusal. Part of the note. Traces do not have
-  // it by itself.
+  // The reason why it could not observe some memory; empty: no refusal. It is part of the note, and
+  // traces do not have it separately.
   std::string refusal;
   friend bool operator==(const SourceStatus&, const SourceStatus&) = default;
 };
 
 enum class MappingKind : std::uint8_t { kAnonymous, kHeap, kStack, kFile, kShared, kSpecial };
 
-// The place in a file where a mapping begins. Device and inode are those that /proc/PID/maps has.
+// The place in a file where a mapping begins. Device and inode are those of /proc/PID/maps.
 struct FilePlace {
   std::uint64_t device = 0;  // major number x 2^20 + minor number
   std::uint64_t inode = 0;
@@ -207,15 +211,15 @@ struct FilePlace {
 struct Mapping {
   VpnRange range;
   MappingKind kind = MappingKind::kAnonymous;
-  // The file of kFile and kShared, the name of kSpecial ("[vdso]") and of anonymous memory that the
-  // program named ("[anon:arena]"), else empty.
+  // The file of kFile and kShared, or the name of kSpecial ("[vdso]") and of anonymous memory that
+  // the program named ("[anon:arena]"). Else empty.
   std::string path;
   bool accessible = true;         // false: PROT_NONE, reserved or a guard; not kept in traces
-  std::optional<FilePlace> file;  // nullopt: it maps no file, or the recorder did not tell
+  std::optional<FilePlace> file;  // nullopt: it maps no file, or the recorder did not store it
   friend bool operator==(const Mapping&, const Mapping&) = default;
 };
 
-// One tracked process as of the end of an epoch.
+// One tracked process at the end of an epoch.
 struct Target {
   TargetId id;
   Pid pid;
@@ -224,34 +228,34 @@ struct Target {
   std::string command;                 // argv joined by spaces; empty for a kernel-made process
   bool exited = false;
   std::optional<std::chrono::nanoseconds> cpu_time;  // used within the epoch, all threads
-  // Pages that several processes share count for each, as in the kernel. nullopt: unknown, or the
-  // process has exited.
+  // A page that several processes share counts for each, which is how the kernel counts. nullopt:
+  // unknown, or the process has exited.
   std::optional<PageCount> resident_pages;
-  // The number of its IPC namespace, which System V segments belong to. nullopt: unknown.
+  // The number of its IPC namespace, which owns System V segments. nullopt: unknown.
   std::optional<std::uint64_t> ipc_namespace;
   std::vector<Mapping> mappings;  // ascending, disjoint; empty: unknown
   friend bool operator==(const Target&, const Target&) = default;
 };
 
 struct EpochProfile {
-  std::uint64_t index = 0;  // 0, 1, 2 … within the trace; a gap is an epoch that was lost
+  std::uint64_t index = 0;  // 0, 1, 2 … within the trace; a gap means lost epochs
   MonotonicTime start;
   MonotonicTime end;
   PageColumns pages;
   std::vector<SourceStatus> sources;
   std::vector<Target> targets;  // ascending by id; every target that `pages` names
   std::chrono::nanoseconds profiler_cpu_time{0};  // the profiler's own, user + system
-  std::optional<Allocations> allocations;         // nullopt: nobody tracked them
+  std::optional<Allocations> allocations;         // nullopt: allocations were not tracked
 
   std::chrono::nanoseconds length() const { return end - start; }
   friend bool operator==(const EpochProfile&, const EpochProfile&) = default;
 };
 
-// Returns the memory that all targets have at the end of the epoch. Pages that several of them map
-// count for each. nullopt: it is unknown of one of them, or all have exited.
+// Returns the memory that all targets have at the end of the epoch. A page that several of them map
+// counts for each. nullopt: it is unknown for one of them, or all have exited.
 std::optional<PageCount> ResidentPages(const EpochProfile& epoch);
 
-// The mapping of `target` that holds `vpn`, or nullptr.
+// Returns the mapping of `target` that holds `vpn`, or nullptr.
 const Mapping* FindMapping(const Target& target, Vpn vpn);
 
 std::string_view Name(SourceRole role);        // "references", "samples", "truth"

@@ -15,64 +15,63 @@
 
 namespace tmprof {
 
-// Memory of the targets in which accessed bits are not observed, by kind. Pages of all targets
-// together, the most at one time. nullopt: unknown.
+// Memory of the targets in which accessed bits are not observed, by kind. The numbers are pages of
+// all targets together, the most at any time. nullopt: unknown.
 struct UnobservableMemory {
   std::optional<PageCount> refused;  // the kernel refused to clear the bits; not `device`
   std::optional<PageCount> device;   // mappings of devices, which have no such bits to clear
-  // Kinds whose bits the kernel may refuse to clear: sizes of mappings. All of it, a part or none
-  // may be `refused`.
+  // Kinds whose bits the kernel may refuse to clear: sizes of mappings. All, some or none of them
+  // may be in `refused`.
   std::optional<PageCount> locked;   // mlock(2), mlockall(2)
   std::optional<PageCount> hugetlb;  // in huge pages of hugetlbfs
   friend bool operator==(const UnobservableMemory&, const UnobservableMemory&) = default;
 };
 
-// Live children of targets that the process filter left out, at the time when they were most.
+// Live children of targets that the process filter left out, at the time when there were most.
 struct FilteredChildren {
   std::uint64_t processes = 0;
-  PageCount resident;    // summed: pages that several of them share count for each
-  double cpu_share = 0;  // of one CPU, of all of them together; 2 is two CPUs
+  PageCount resident;    // summed; a page that several of them share counts for each
+  double cpu_share = 0;  // of all of them together, in CPUs; 2 is two CPUs
   friend bool operator==(const FilteredChildren&, const FilteredChildren&) = default;
 };
 
-// The recorder's conclusion when it finished. Page counts count a page once, however many epochs
-// and processes saw it. nullopt: unknown.
+// The recorder's conclusion when it finished. A page counts once, however many epochs and processes
+// saw it. nullopt: unknown.
 struct RecordingOutcome {
-  bool saw_enough = false;  // to rank pages by
-  std::string text;         // the line that the recording ended with
-  // Pages of which an accessed bit was read after a clear, and those of which any source saw an
-  // access. Of regions, all pages count.
+  bool saw_enough = false;  // enough to rank pages
+  std::string text;         // the last line of the recording
+  // Pages whose accessed bit was read after a clear, and pages in which any source saw an access.
+  // All pages of a region count.
   std::optional<PageCount> looked_at;
   std::optional<PageCount> accessed;
-  std::optional<PageCount> resident;  // that all targets had together, the most at one time
+  std::optional<PageCount> resident;  // of all targets together, the most at any time
   UnobservableMemory unobservable;
   std::optional<FilteredChildren> filtered;
   friend bool operator==(const RecordingOutcome&, const RecordingOutcome&) = default;
 };
 
-// How reading ended. Neither damage nor a recorder that was stopped takes anything from the epochs
-// before.
+// How reading ended. Epochs before damage, or before the recorder was stopped, remain valid.
 struct StreamEnd {
-  std::optional<Error> damage;               // what stopped the reading early
-  std::optional<bool> finished;              // by the recorder; unset: unknown
-  std::optional<std::uint64_t> byte_offset;  // of the end of an unfinished file
-  std::optional<RecordingOutcome> outcome;   // unset: the recorder has not told
+  std::optional<Error> damage;               // it stopped the reading early
+  std::optional<bool> finished;              // the recorder finished the file; unset: unknown
+  std::optional<std::uint64_t> byte_offset;  // end of an unfinished file
+  std::optional<RecordingOutcome> outcome;   // unset: the recorder did not write one
 };
 
 class EpochStream {
  public:
   virtual ~EpochStream() = default;
 
-  // Overwrites `epoch` with the next one; false at the end, `epoch` then unspecified. After an
-  // error every further call returns the same error: what came before it stands, nothing after it
-  // can be trusted.
+  // Overwrites `epoch` with the next one. Returns false at the end, and `epoch` is then
+  // unspecified. After an error every further call returns that error: earlier epochs remain valid,
+  // and no later data can be trusted.
   virtual Result<bool> Next(EpochProfile& epoch) = 0;
 
-  // After Next() returned false; has no damage.
+  // Precondition: Next() returned false. The result has no damage.
   virtual StreamEnd End() const { return {}; }
 };
 
-// Hands what is left of `stream` to visit(const EpochProfile&), in order.
+// Hands the rest of `stream` to visit(const EpochProfile&), in order.
 template <typename Visit>
 StreamEnd ReadToEnd(EpochStream& stream, Visit visit) {
   EpochProfile epoch;

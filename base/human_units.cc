@@ -21,7 +21,7 @@ struct Unit {
 
 constexpr std::array<Unit, 6> kDurations{
     {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}}};
-// A duration beyond this is a slip of the pen, and would overflow sums.
+// A longer duration is a slip, and would overflow sums.
 constexpr double kLongestNanoseconds = 365.0 * 24 * 3600e9;
 
 std::optional<double> ParseNumber(std::string_view text) {
@@ -83,7 +83,7 @@ Result<double> ParseShare(std::string_view text) {
 }
 
 std::string FormatDuration(std::chrono::nanoseconds duration) {
-  // Hours only where seconds would take more than the four digits shown.
+  // Hours are used only if seconds would take more than the four digits shown.
   constexpr double kManySeconds = 9999;
   for (const Unit& unit : {kDurations[5], kDurations[3], kDurations[2], kDurations[1]}) {
     const double value = static_cast<double>(duration.count()) / unit.factor;

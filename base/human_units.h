@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantities as people write them: "5ms", "200MiB", "0.5%".
+// Parses and prints quantities as people write them: "5ms", "200MiB", "0.5%".
 
 #pragma once
 
@@ -12,14 +12,15 @@
 
 namespace tmprof {
 
-// A non-negative number with one of ns, us, ms, s, m, h: "250us", "1.5s". A bare number is refused.
+// Parses a non-negative number with one of ns, us, ms, s, m, h: "250us", "1.5s". A bare number is
+// refused.
 Result<std::chrono::nanoseconds> ParseDuration(std::string_view text);
-// A whole number with one of B, KiB, MiB, GiB, TiB: "8MiB". A bare number is refused.
+// Parses a whole number with one of B, KiB, MiB, GiB, TiB: "8MiB". A bare number is refused.
 Result<std::uint64_t> ParseBytes(std::string_view text);
-// A share of a whole: "1%", "0.5%" or a plain "0.01". In [0, 1].
+// Parses a share of a whole in [0, 1]: "1%", "0.5%" or a plain "0.01".
 Result<double> ParseShare(std::string_view text);
 
-// The shortest exact-enough form: "1s", "250us", "1.5s".
+// Returns the shortest form that is exact enough: "1s", "250us", "1.5s".
 std::string FormatDuration(std::chrono::nanoseconds duration);
 std::string FormatShare(double share);         // "1%", "0.25%"
 std::string FormatBytes(std::uint64_t bytes);  // "512 MiB", "4 KiB", "1.5 GiB"

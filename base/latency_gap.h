@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time that an access to memory saves in tier 1. All that placement does is priced by it.
+// The time that an access to memory saves in tier 1. All costs and gains of placement are counted
+// in it.
 
 #pragma once
 
@@ -16,20 +17,20 @@
 
 namespace tmprof {
 
-// CXL memory takes some 170 ns longer than DRAM (80 and 250 ns, testbed/topologies). Accesses
-// overlap, so that less is saved.
+// CXL memory takes some 170 ns longer than DRAM (80 and 250 ns, testbed/topologies). Less is saved,
+// because accesses overlap.
 inline constexpr double kAssumedLatencyGapNs = 100;
 
 enum class LatencyBasis : std::uint8_t {
   kGiven,     // by the user
   kFirmware,  // read latencies of the nodes (ACPI HMAT)
-  kAssumed,   // kAssumedLatencyGapNs: nobody told any
+  kAssumed,   // kAssumedLatencyGapNs, because no gap is known
 };
 
 std::string_view Name(LatencyBasis basis);  // "given", "firmware", "assumed"
 
 struct LatencyGap {
-  double ns = kAssumedLatencyGapNs;  // > 0; an access takes so much longer than in tier 1
+  double ns = kAssumedLatencyGapNs;  // > 0; an access takes this much longer than in tier 1
   LatencyBasis basis = LatencyBasis::kAssumed;
   friend bool operator==(const LatencyGap&, const LatencyGap&) = default;
 };
@@ -52,16 +53,17 @@ class LatencyGaps {
   std::vector<LatencyGap> below_;
 };
 
-// The gaps by latencies of the tiers in ns, the fastest first; nullopt: unknown. A gap that is not
-// above 0 is as good as unknown. `given`: in ns, of all tiers below tier 1, instead.
+// Returns the gaps from the latencies of the tiers in ns, fastest first; nullopt: unknown. A gap
+// that is not above 0 counts as unknown. `given` replaces them: the gap of all tiers below tier 1,
+// in ns.
 LatencyGaps GapsOf(const std::vector<std::optional<double>>& latencies,
                    std::optional<double> given);
 
-// Returns the settings by which traces and ledgers keep the gaps of so many tiers: "latency-gap" is
-// "170ns", or "170ns,400ns" for three tiers; "latency-gap-basis" is "firmware", "given" or
-// "assumed", likewise.
+// Returns the settings by which traces and ledgers keep the gaps of so many tiers. "latency-gap" is
+// "170ns", or "170ns,400ns" for three tiers. "latency-gap-basis" is "firmware", "given" or
+// "assumed", with one word for each gap.
 std::vector<Setting> SettingsOf(const LatencyGaps& gaps, std::size_t tiers);
-// All are assumed where the settings do not have them, or nothing that can be read.
+// Reads the gaps from settings. All are assumed if the settings lack them or cannot be parsed.
 LatencyGaps GapsOf(const std::vector<Setting>& settings);
 
 }  // namespace tmprof

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A duration kept to 2.2 % in two bytes.
+// A duration in two bytes, precise to 2.2 %.
 
 #pragma once
 
@@ -11,10 +11,10 @@
 
 namespace tmprof {
 
-// Time at risk enters a rate whose own uncertainty is never below some 10 %, so a logarithmic code
-// with 16 steps per octave (relative error <= 2^(1/32) - 1 = 2.2 %) loses nothing and packs well.
-// The profile holds the code itself, not the exact value, so that a replayed trace and a live epoch
-// are the same data. Covers 1 ns to 2^64 ns; zero is exact.
+// Time at risk enters a rate whose own uncertainty is never below some 10 %. A logarithmic code
+// with 16 steps per octave (relative error <= 2^(1/32) - 1 = 2.2 %) therefore loses nothing, and
+// compresses well. The profile holds the code itself and not the exact value, so that a replayed
+// trace and a live epoch have identical data. It covers 1 ns to 2^64 ns; zero is exact.
 class LogDuration {
  public:
   constexpr LogDuration() = default;

@@ -11,7 +11,8 @@
 
 namespace tmprof {
 
-// Of an even number of values, the upper of the two in the middle. Precondition: there are some.
+// For an even number of values it is the upper of the two in the middle. Precondition: there are
+// values.
 template <typename T>
 T Median(std::vector<T> values) {
   TMPROF_CHECK(!values.empty());
@@ -20,11 +21,12 @@ T Median(std::vector<T> values) {
   return *middle;
 }
 
-// How far the median may be off: its standard error, were the values normally distributed, from
-// the quarter of them below and the quarter above. Precondition: there are some.
+// Returns the standard error of the median. It is estimated from the two quartiles, as if the
+// values were normally distributed. Precondition: there are values.
 inline double StandardErrorOfMedian(std::vector<double> values) {
   TMPROF_CHECK(!values.empty());
-  // 1.253 standard deviations by the root of their number; quartiles are 1.349 of them apart.
+  // The error is 1.253 standard deviations by the root of their number; quartiles are 1.349 of them
+  // apart.
   constexpr double kOfQuartiles = 1.253 / 1.349;
   std::ranges::sort(values);
   const std::size_t quarter = values.size() / 4;

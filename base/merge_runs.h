@@ -12,7 +12,7 @@
 
 namespace tmprof {
 
-// A stable sort. Merges neighbouring runs until one is left: O(n log r) for r runs.
+// Sorts stably by merging neighbouring runs until one is left: O(n log r) for r runs.
 template <typename T, typename Less = std::ranges::less, typename Key = std::identity>
 void MergeRuns(std::vector<T>& values, Less less = {}, Key key = {}) {
   const auto at = [&values](std::size_t i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which spans have moved lately: for cool-down, and for telling moves that undo each other.
+// Remembers spans that moved lately: for the cool-down, and to find moves that undo each other.
 
 #pragma once
 
@@ -16,20 +16,21 @@ namespace tmprof {
 
 class MoveHistory {
  public:
-  // Moves are remembered for so many epochs, the current one included. Precondition: not 0.
+  // Remembers moves for so many epochs, including the current one. Precondition: not 0.
   explicit MoveHistory(std::uint64_t epochs_remembered);
 
-  // From now on; what was forgotten stays so. Precondition: not 0.
+  // Sets the number of epochs from now on; forgotten moves stay forgotten. Precondition: not 0.
   void Remember(std::uint64_t epochs);
 
-  // `epoch` never steps back from call to call. True: within what is remembered it had been moved
-  // from `to`'s tier to `from`'s, and this move undoes that.
+  // Precondition: `epoch` never descends from call to call. True: this move undoes a remembered one
+  // from `to`'s tier to `from`'s.
   bool Note(PageKey key, Tier from, Tier to, std::uint64_t epoch);
-  // Epochs since it moved last: 0 in the epoch of its move. Nothing: not within what is remembered.
+  // Returns the epochs since its last move: 0 in the epoch of the move. nullopt: no move is
+  // remembered.
   std::optional<std::uint64_t> EpochsSince(PageKey key, std::uint64_t epoch) const;
-  // Of what is over: moves too long ago as of `epoch`.
+  // Forgets moves that are too old at `epoch`.
   void ForgetOld(std::uint64_t epoch);
-  // Of a target that is gone.
+  // Forgets moves of a target that is gone.
   void Forget(TargetId target);
 
   std::size_t size() const { return moved_.size(); }

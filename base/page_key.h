@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The name of a page in a trace: which target, which virtual page.
+// The name of a page in a trace: its target and its virtual page.
 
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace tmprof {
 
-// Ordered by target, then virtual page. Every profile column is sorted by it, and it is the last
-// tie-break of every ranking.
+// Ordered by target, then virtual page. Every profile column is sorted by this order, and every
+// ranking uses it as the last tie-break.
 struct PageKey {
   TargetId target;
   Vpn vpn;

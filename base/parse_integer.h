@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text that is one integer and nothing else.
+// Parses text that is one integer and nothing else.
 
 #pragma once
 
@@ -10,8 +10,9 @@
 
 namespace tmprof {
 
-// The integer that `text` spells in `base`. nullopt: `text` is empty, has other characters before
-// or behind the integer (a sign '+', white space and "0x" included), or the value does not fit.
+// Returns the integer that `text` spells in `base`. nullopt: `text` is empty, has other characters
+// before or behind the integer (a sign '+', white space and "0x" included), or the value does not
+// fit.
 template <typename Integer>
 std::optional<Integer> ParseInteger(std::string_view text, int base = 10) {
   Integer value{};

@@ -16,7 +16,7 @@ namespace tmprof {
 
 // Hands on the records that have a page within one of some ranges of addresses, of every target. A
 // huge page or region at the edge of a range is handed on whole. Memory that is mapped within the
-// ranges is taken to be resident, as far as the target has so much.
+// ranges is assumed to be resident, up to the target's resident memory.
 class PartOfStream final : public EpochStream {
  public:
   PartOfStream(std::unique_ptr<EpochStream> whole, std::vector<VpnRange> ranges)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a policy asks for and a mover or a replay carries out.
+// The pages that a policy wants. A mover or a replay carries the plan out.
 
 #pragma once
 
@@ -18,8 +18,8 @@ struct PlannedSpan {
 };
 
 // The spans wanted in tier 1, best first: higher score per base page, then already in tier 1, then
-// ascending key. Together no larger than the capacity it was made for. A span that is in tier 1 and
-// not in the plan stays there until its room is needed.
+// ascending key. Together they fit into the capacity that the plan was made for. A span that is in
+// tier 1 and not in the plan stays there until its room is needed.
 struct Plan {
   std::vector<PlannedSpan> wanted;
 };

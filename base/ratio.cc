@@ -18,7 +18,7 @@ std::optional<std::uint64_t> ParseDigits(std::string_view digits) {
   return value;
 }
 
-// value x 10^power, or nullopt where 64 bits do not hold it.
+// Returns value x 10^power; nullopt if it does not fit into 64 bits.
 std::optional<std::uint64_t> TimesPowerOfTen(std::uint64_t value, std::size_t power) {
   for (; power > 0; --power) {
     if (__builtin_mul_overflow(value, std::uint64_t{10}, &value)) return std::nullopt;

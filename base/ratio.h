@@ -12,7 +12,7 @@
 
 namespace tmprof {
 
-// In lowest terms, 0 < numerator <= denominator.
+// It is in lowest terms, with 0 < numerator <= denominator.
 struct Ratio {
   std::uint64_t numerator = 1;
   std::uint64_t denominator = 1;
@@ -20,12 +20,12 @@ struct Ratio {
   friend bool operator==(const Ratio&, const Ratio&) = default;
 };
 
-// "1/16", "0.0625" or "6.25%", exactly. Refuses 0, anything above 1, and more digits than an exact
-// fraction of 64 bits holds.
+// Parses "1/16", "0.0625" or "6.25%", exactly. Refuses 0, anything above 1, and more digits than an
+// exact fraction of 64 bits holds.
 Result<Ratio> ParseRatio(std::string_view text);
 std::string ToString(Ratio ratio);  // "1/16"; "1" for the whole
 
-// floor(ratio x whole), at least one page.
+// Returns floor(ratio x whole), but at least one page.
 PageCount CapacityAt(Ratio ratio, PageCount whole);
 
 }  // namespace tmprof

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors as values: what was attempted, on which object, what the system said, what to do.
+// Errors are values: the attempt, its object, the system's answer, and advice.
 
 #pragma once
 
@@ -20,14 +20,14 @@ struct Error {
   ErrorKind kind = ErrorKind::kRefused;
   std::string attempt;                // "open trace file", an infinitive
   std::string object;                 // "tmprof.data", "PID 4711 (redis-server)"
-  std::optional<int> system_error{};  // errno, where the system gave one
-  std::string reason{};               // what is wrong, where errno does not say it
-  std::string advice{};               // what would fix it; may be empty
+  std::optional<int> system_error{};  // errno, if the system gave one
+  std::string reason{};               // the fault, if errno does not say it
+  std::string advice{};               // how to fix it; may be empty
 
-  // One line without a trailing period:
-  // "cannot open trace file 'x': ENOENT (No such file or directory); advice".
+  // Returns one line without a trailing period: "cannot open trace file 'x': ENOENT (No such file
+  // or directory); advice".
   std::string Message() const;
-  // The same without the advice.
+  // Returns Message() without the advice.
   std::string Fact() const;
   int ExitStatus() const { return kind == ErrorKind::kBadInput ? 2 : 1; }
 };
@@ -38,14 +38,14 @@ using Status = Result<void>;
 
 inline std::unexpected<Error> Fail(Error error) { return std::unexpected<Error>(std::move(error)); }
 
-// The two common shapes.
+// These make the two common kinds.
 Error BadInput(std::string attempt, std::string object, std::string reason,
                std::string advice = {});
 Error Refused(std::string attempt, std::string object, int system_error, std::string advice = {});
 
-// "EACCES"; "errno 4242" for a number the C library does not know.
+// Returns "EACCES"; "errno 4242" for a number the C library does not know.
 std::string ErrnoName(int system_error);
-// "EACCES (Permission denied)"; "errno 4242" for a number the C library does not know.
+// Returns "EACCES (Permission denied)"; "errno 4242" for a number the C library does not know.
 std::string ErrnoText(int system_error);
 
 }  // namespace tmprof

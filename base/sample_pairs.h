@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Details of a sampler that tell how evenly the lines of pages are used: the first two samples of
-// time of each page, and counted misses.
+// Names of a sampler's details that tell how evenly the lines of pages are used: pairs of the first
+// two time samples of each page, and counted misses.
 
 #pragma once
 
@@ -8,12 +8,12 @@
 
 namespace tmprof {
 
-// Only a page's first two samples count: else a few hot pages, such
-// as those of the stack, would tell most of what is told of a program.
+// Only a page's first two samples count. Otherwise a few hot pages, such as those of the stack,
+// would dominate.
 inline constexpr std::string_view kPagePairs = "page_pairs";
-inline constexpr std::string_view kLinePairs = "line_pairs";  // of those, the ones of one line
+inline constexpr std::string_view kLinePairs = "line_pairs";  // those of one line
 
-// Loads that missed the last-level cache, of all targets while the sampler was on. Absent: unknown.
+// Loads of all targets that missed the last-level cache while the sampler was on. Absent: unknown.
 inline constexpr std::string_view kCountedMisses = "llc_load_misses";
 
 }  // namespace tmprof

@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kDeleted = " (deleted)";
 
 // A private mapping gets a page of its own when the page is written. All anonymous inodes are one
-// inode, and a device may show other memory at an offset to each that opens it.
+// inode. A device may show other memory at an offset to each process that opens it.
 bool IsOfSharedFile(const Mapping& mapping) {
   if (mapping.kind != MappingKind::kShared || !mapping.file) return false;
   const std::string_view path = mapping.path;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One name for a page of memory, however many processes map it.
+// Gives a page of memory one name, however many processes map it.
 
 #pragma once
 
@@ -17,10 +17,10 @@
 
 namespace tmprof {
 
-// Each mapper of a shared file's page has a record of its own, of its own page table. The page
-// itself is named by the file and its place there. A file stands where a target would: files are
-// numbered from kFirstFile in the order in which they are met. A name therefore stays the same
-// when its mappers come and go, and the order of names is the order of pages in the file.
+// Each mapper of a shared file's page has a record of its own, from its own page table. The page
+// itself is named by the file and its place there. A file takes the place of a target in the name:
+// files are numbered from kFirstFile in order of appearance. A name therefore stays the same when
+// its mappers come and go, and the order of names is the order of pages in the file.
 //
 // A file is a device, an inode and a path. Device and inode are not enough: subvolumes of btrfs
 // show one device and repeat inode numbers, the inode of a System V segment is its ID, and a later
@@ -28,7 +28,7 @@ namespace tmprof {
 // docs/trace-format.md lists what this cannot tell.
 class SharedPages {
  public:
-  // Recorders number targets from 0 and never come this far.
+  // Recorders number targets from 0 and never reach this number.
   static constexpr TargetId kFirstFile{std::uint32_t{1} << 31};
 
   // A part of a shared file at the place where a target maps it.
@@ -37,35 +37,36 @@ class SharedPages {
     PageKey name;  // of its first page
     // A System V segment: each IPC namespace has its own segment of that name.
     bool is_segment = false;
-    // The IPC namespace of a segment is unknown: memory of the same name may be another.
+    // The IPC namespace of a segment is unknown: another process's memory of this name may be
+    // different memory.
     bool may_be_another = false;
     friend bool operator==(const Part&, const Part&) = default;
   };
 
-  // These mappings hold from now on. Those of targets that are not listed stay as they were, and so
-  // do those of targets listed without any: every process has mappings, so they are unknown. The
-  // number of an unlinked file ends when its last mapper unmaps it or exits.
+  // Sets the mappings of these targets. Targets that are not listed keep theirs. So do targets
+  // listed without any: every process has mappings, so they are unknown. The number of an unlinked
+  // file ends when its last mapper unmaps it or exits.
   void Add(const std::vector<Target>& targets);
 
   // Forgets the mappings of all other targets, and the numbers of files that none of these targets
   // maps: such a file gets a new number if it is mapped again. `targets` ascend.
   void KeepOnly(std::span<const TargetId> targets);
 
-  // The targets that map a shared file. Ascending.
+  // Returns the targets that map a shared file, ascending.
   std::vector<TargetId> Mappers() const;
 
   // Ascending by address.
   std::span<const Part> PartsOf(TargetId target) const;
 
-  // Device, inode and place of a page in its file. Nothing: nobody maps the file any more, or the
-  // name is an address. O(n) in files.
+  // Returns device, inode and place of a page in its file. nullopt: no target maps the file any
+  // more, or the name is an address. O(n) in files.
   std::optional<FilePlace> PlaceOf(PageKey name) const;
 
-  // No page that was added has another name than its own.
+  // True if every page that was added is named by its own address.
   bool empty() const { return of_targets_.empty(); }
 
-  // The name of the first page of a span; that of the others follows. It is `first` itself unless
-  // one mapping of a shared file holds the whole span.
+  // Returns the name of the first page of a span; those of the others follow it. It is `first`
+  // itself unless one mapping of a shared file holds the whole span.
   PageKey NameOf(PageKey first, PageCount span) const;
 
  private:
@@ -81,7 +82,7 @@ class SharedPages {
   };
 
   TargetId NumberOf(const Mapping& mapping, std::optional<std::uint64_t> ipc_namespace);
-  // Ends the numbers of files that nobody maps, as far as `may_end` says.
+  // Ends the numbers of files that no target maps, if `may_end` agrees.
   template <typename MayEnd>
   void EndUnmapped(MayEnd may_end);
 
@@ -90,7 +91,8 @@ class SharedPages {
   std::map<TargetId, OfTarget> of_targets_;  // those that have parts
 };
 
-// The places in shared files that mappings have at these addresses, parallel to them. Both ascend.
+// Returns the places in shared files that mappings have at these addresses, parallel to `pages`.
+// Both ascend.
 std::vector<std::optional<FilePlace>> SharedFilesAt(std::span<const Mapping> mappings,
                                                     std::span<const Vpn> pages);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A distinct integer type per quantity, so that a page number cannot be passed for a page count.
+// Defines a distinct integer type per quantity, so that a page number cannot be passed for a page
+// count.
 
 #pragma once
 
@@ -10,8 +11,8 @@
 
 namespace tmprof {
 
-// Construction is explicit, comparison is total, and there is no arithmetic unless the unit defines
-// it (see units.h). Value-initialised to zero.
+// Construction is explicit and comparison is total. There is no arithmetic unless the unit defines
+// it (units.h). The default value is zero.
 template <typename Tag, std::integral Rep>
 class StrongInt {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which NUMA nodes make which class of memory.
+// Tells which NUMA nodes make which class of memory.
 
 #pragma once
 
@@ -23,14 +23,14 @@ class Tiers {
  public:
   static constexpr std::size_t kMost = 255;
 
-  // Nodes by tier, the fastest first. Refuses fewer than two tiers or more than kMost, a tier
+  // Takes nodes by tier, fastest first. Refuses fewer than two tiers or more than kMost, a tier
   // without a node, and a node that is named twice.
   static Result<Tiers> Make(std::vector<std::vector<NodeId>> nodes);
 
   std::size_t size() const { return nodes_.size(); }
   // Precondition: 1 <= tier <= size().
   std::span<const NodeId> NodesOf(Tier tier) const { return nodes_[tier.value() - 1U]; }
-  // Nothing for a node that is in no tier: what is there stays there.
+  // Returns nullopt for a node that is in no tier: pages there stay there.
   std::optional<Tier> TierOf(NodeId node) const;
 
   friend bool operator==(const Tiers&, const Tiers&) = default;

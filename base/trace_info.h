@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds for a whole trace: how and where it was made.
+// Facts that hold for a whole trace: how and where it was made.
 
 #pragma once
 
@@ -19,12 +19,13 @@ struct Calibration {
   std::optional<double> ns_per_look;    // target CPU: disturbance per 2 MiB block read
   std::optional<double> ns_per_sample;  // target CPU: one clock interrupt
   std::optional<double> ns_per_point;   // target CPU: the bit of one page cleared by itself
-  // What was charged for that where it could not be measured. Both absent: none was cleared so.
+  // The cost per point that was assumed because it could not be measured. Both absent: no page was
+  // cleared by itself.
   std::optional<double> assumed_ns_per_point;
   friend bool operator==(const Calibration&, const Calibration&) = default;
 };
 
-// One setting in force, as the user would write it.
+// One setting in force, in the user's spelling.
 struct Setting {
   std::string name;   // "max-overhead"
   std::string value;  // "1%"
@@ -41,10 +42,11 @@ struct TraceInfo {
   std::chrono::nanoseconds epoch_length{0};
   Calibration calibration;
   std::vector<Setting> settings;
-  // NUMA nodes with memory by tier, the fastest first; one tier where all memory is of one class.
-  // Empty: unknown.
+  // NUMA nodes with memory by tier, fastest first; one tier if all memory is of one class. Empty:
+  // unknown.
   std::vector<std::vector<NodeId>> tiers;
-  std::vector<std::string> warnings;  // what a reader of the numbers must know: "another scanner …"
+  // Facts that a reader of the numbers must know: "another scanner …"
+  std::vector<std::string> warnings;
   friend bool operator==(const TraceInfo&, const TraceInfo&) = default;
 };
 

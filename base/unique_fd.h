@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns one file descriptor. Any negative number, as failed calls return, is none.
+// Owns one file descriptor. Any negative number means none, such as the result of a failed call.
 
 #pragma once
 

@@ -41,8 +41,8 @@ struct VpnRange {
 // NUMA node number, as in /sys/devices/system/node/nodeN.
 using NodeId = StrongInt<struct NodeIdTag, std::uint16_t>;
 
-// Process and thread numbers in the initial PID namespace. The kernel reuses them: a Pid names a
-// process only together with its start time.
+// Process and thread numbers in the initial PID namespace. The kernel reuses them, so that a Pid
+// names a process only together with its start time.
 using Pid = StrongInt<struct PidTag, std::int32_t>;
 using Tid = StrongInt<struct TidTag, std::int32_t>;
 using CpuId = StrongInt<struct CpuIdTag, std::int32_t>;
@@ -50,7 +50,7 @@ using CpuId = StrongInt<struct CpuIdTag, std::int32_t>;
 // A tracked process within one trace: dense, in order of registration, never reused.
 using TargetId = StrongInt<struct TargetIdTag, std::uint32_t>;
 
-// The line of CLOCK_MONOTONIC, in nanoseconds since boot; every timestamp of a trace is on it.
+// The time of CLOCK_MONOTONIC, in nanoseconds since boot. Every timestamp of a trace uses it.
 struct MonotonicLine {
   using rep = std::int64_t;
   using period = std::nano;
@@ -64,7 +64,7 @@ constexpr double Seconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-// a / b, rounded up. Preconditions: b > 0, and a + b - 1 fits.
+// Returns a / b, rounded up. Preconditions: b > 0, and a + b - 1 fits.
 constexpr std::uint64_t CeilDivide(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
 }  // namespace tmprof

@@ -10,9 +10,8 @@
 //                                       elsewhere, and their allocations stay with malloc(3)
 //   bind ARENA NODE,NODE...             the memory of an arena goes to these nodes while they have
 //                                       some free
-//   room ARENA BYTES                    an arena takes at most so many bytes of addresses:
-//   malloc(3)
-//                                       has the rest
+//   room ARENA BYTES                    an arena takes at most so many bytes of addresses: the
+//                                       rest is left to malloc(3)
 //   site ARENA MODULE+0xOFFSET ...      calls, innermost first; offsets as in the module's symbols
 // ARENA is a number from 0 to 63, or - for sites that stay with malloc(3). Each known site has a
 // line, so that few calls have to be looked at to tell sites apart.
