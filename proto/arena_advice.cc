@@ -16,7 +16,7 @@
 namespace tmprof {
 namespace {
 
-// Up to the next blank, which goes with it; empty: there is none.
+// Takes a word up to the next blank, which is removed, too; empty: there is none.
 std::string_view TakeWord(std::string_view& rest) {
   rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
   const std::string_view word = rest.substr(0, rest.find(' '));
@@ -42,7 +42,7 @@ constexpr std::string_view kNoBuildId = "a build ID is up to 64 bytes, as pairs 
 
 class Parser {
  public:
-  // Empty: it was understood; else what was not.
+  // Returns the fault; empty: the line was understood.
   std::string_view Line(std::string_view line) {
     if (line.starts_with('#')) return {};
     const std::string_view word = TakeWord(line);
@@ -156,7 +156,8 @@ bool AdviceRoom::Take(const std::vector<AdvisedCall>& calls) {
     if (modules.try_emplace(call.module, 0).second) ++new_modules;
   }
   if (calls.empty() || modules_.size() + new_modules >= kMaxAdvisedModules) return false;
-  if (calls_.size() + calls.size() >= kMaxAdvisedCalls) return false;  // as if none were shared
+  // Assumes that no call is shared.
+  if (calls_.size() + calls.size() >= kMaxAdvisedCalls) return false;
   modules_ = std::move(modules);
   std::uint32_t place = 0;
   for (const AdvisedCall& call : calls) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Advice files: text that programs read which preload libtmprof_allocations. Its manual is
-// objtrace/tracker/advice.h.
+// Reads and writes advice files: text for programs that preload libtmprof_allocations. Its manual
+// is objtrace/tracker/advice.h.
 
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace tmprof {
 
-// Where an allocation was called from, in one build of a module.
+// A call that leads to an allocation, in one build of a module.
 struct AdvisedCall {
   std::string module;        // path
   std::uint64_t offset = 0;  // in the addresses of the module's symbols
@@ -34,26 +34,26 @@ struct AdvisedSite {
 
 struct ArenaAdvice {
   std::map<std::uint32_t, std::vector<std::uint32_t>> nodes;  // by arena
-  std::map<std::uint32_t, std::uint64_t> room_bytes;          // by arena; others have no bound
+  std::map<std::uint32_t, std::uint64_t> room_bytes;          // by arena; others have no limit
   std::vector<AdvisedSite> sites;
   std::map<std::string, std::string> build_ids =
       {};  // bytes, by the module's path; others: unknown
 
-  // Whether it is known that calls of the site are in a build of their module other than these.
+  // True if calls of the site are known to be in another build of their module than these.
   bool IsOfOtherBuild(const AdvisedSite& site,
                       const std::map<std::string, std::string>& of_others) const;
   friend bool operator==(const ArenaAdvice&, const ArenaAdvice&) = default;
 };
 
-// Keeps advice within what a program that reads it has room for.
+// Keeps advice within the room of the programs that read it.
 class AdviceRoom {
  public:
-  // Takes what the site needs. False: there is not that much, or its calls cannot be spelt.
+  // Takes the room that the site needs. False: there is not enough, or its calls cannot be spelt.
   bool Take(const std::vector<AdvisedCall>& calls);
 
  private:
   std::map<std::string, std::uint32_t> modules_;
-  // By the call that they lead to, which is 0 for the innermost.
+  // The key has the call that they lead to, which is 0 for the innermost.
   std::map<std::pair<std::uint32_t, AdvisedCall>, std::uint32_t> calls_;
 };
 

@@ -18,19 +18,19 @@ namespace {
 constexpr std::uint64_t kEscape = 255;  // codes from 0 to 254 stand for themselves or a dictionary
 constexpr std::size_t kMaxDictionary = 255;
 
-// Values up to here may enter a dictionary. Holds every LogDuration code (<= 1025) and every huge
-// page span but 1 GiB.
+// Values up to here may enter a dictionary. It can hold every LogDuration code (<= 1025) and every
+// huge page span but 1 GiB.
 constexpr std::uint64_t kMaxDictionaryValue = 4095;
 
-// Runs decode at ~5 ns each, codes at ~0.3 ns, and short runs compress no better than codes: take
-// runs where they are this many times smaller (bench/trace_codec, "ladder").
+// Runs decode at ~5 ns each and codes at ~0.3 ns, and short runs compress no better than codes.
+// Runs are used only if they are this many times smaller (bench/trace_codec, "ladder").
 constexpr std::size_t kRunsAdvantage = 4;
 
 constexpr std::size_t VarintBytes(std::uint64_t value) {
   return (static_cast<std::size_t>(std::bit_width(value | 1)) + 6) / 7;
 }
 
-// What the values look like, gathered in one pass.
+// Statistics of the values, gathered in one pass.
 struct Census {
   std::size_t runs = 0;
   std::size_t run_bytes = 0;
@@ -51,7 +51,7 @@ Census Survey(std::span<const std::uint64_t> values) {
   return census;
 }
 
-// The most frequent small values, ascending; of equally frequent ones the smaller.
+// Returns the most frequent small values, ascending; of equally frequent ones the smaller.
 std::vector<std::uint64_t> BuildDictionary(std::span<const std::uint64_t> values) {
   std::vector<std::size_t> frequency(kMaxDictionaryValue + 1);
   for (const std::uint64_t value : values) {
@@ -71,7 +71,7 @@ std::vector<std::uint64_t> BuildDictionary(std::span<const std::uint64_t> values
   return dictionary;
 }
 
-// Wire value -> code, kEscape where there is none.
+// Maps wire values to codes; kEscape means that there is none.
 class CodeTable {
  public:
   explicit CodeTable(std::span<const std::uint64_t> dictionary) : code_(kMaxDictionaryValue + 1) {
@@ -138,7 +138,7 @@ template <>
 constexpr std::uint64_t kMaxWire<std::optional<NodeId>> =
     1 + std::uint64_t{std::numeric_limits<NodeId::rep>::max()};
 
-// Widening a byte to these vectorises; the others are faster looked up.
+// Bytes are widened to these types in vectors. The other types are decoded faster by a lookup.
 template <typename T>
 constexpr bool kIsPlainNumber =
     std::is_same_v<T, Vpn> || std::is_same_v<T, std::uint32_t> || std::is_same_v<T, std::uint64_t>;

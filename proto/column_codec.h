@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One column of page records to and from its wire form (Column in trace.proto).
-// Internal to proto/.
+// Encodes and decodes one column of page records (Column in trace.proto). Internal to proto/.
 
 #pragma once
 
@@ -26,15 +25,15 @@ enum class ColumnChoice : std::uint8_t {
 
 void EncodeColumn(std::span<const std::uint64_t> values, ColumnChoice choice, wire::Column& column);
 
-// Overwrites `values`, whose size is the expected number of values. Refuses anything else, and
-// values outside the type's range.
+// Overwrites `values`, whose size is the expected number of values. Refuses a column of another
+// length, and values outside the type's range.
 Verdict DecodeColumn(const wire::Column& column, std::span<Vpn> values);  // each below kVpnEnd
 Verdict DecodeColumn(const wire::Column& column, std::span<std::uint32_t> values);
 Verdict DecodeColumn(const wire::Column& column, std::span<std::uint64_t> values);
 Verdict DecodeColumn(const wire::Column& column, std::span<LogDuration> values);
 Verdict DecodeColumn(const wire::Column& column, std::span<std::optional<NodeId>> values);
 
-// The wire values of the types that are not plain numbers.
+// Return the wire values of types that are not plain numbers.
 inline std::uint64_t ToWire(LogDuration duration) { return duration.code(); }
 inline std::uint64_t ToWire(std::optional<NodeId> node) { return node ? 1 + node->value() : 0; }
 

@@ -20,7 +20,8 @@
 namespace tmprof {
 namespace {
 
-// Records that any message may claim; more need a byte of message each (trace.proto, PageColumns).
+// Any message may claim so many records. Further ones need a byte of message each (trace.proto,
+// PageColumns).
 constexpr std::uint64_t kFreeRecords = std::uint64_t{1} << 18;
 
 constexpr std::pair<SourceRole, wire::SourceRole> kRoles[] = {
@@ -86,8 +87,8 @@ void EncodeSource(const SourceStatus& source, wire::SourceStatus& message) {
   }
 }
 
-// Traces did not always tell the subject of samples. Those that do not have no other source of time
-// than the one named "clock".
+// Old traces do not tell the subject of samples. Their only source of time is the one named
+// "clock".
 SampleSubject SubjectByName(std::string_view source) {
   return source == "clock" ? SampleSubject::kTime : SampleSubject::kMemory;
 }
@@ -257,7 +258,7 @@ Verdict DecodeTarget(const wire::Target& message, const MappingMemory& before, T
   return {};
 }
 
-// Assigns, so that what did not change costs a comparison and no allocation.
+// Assigns each target's mappings. An unchanged one costs a comparison and no allocation.
 void Remember(const std::vector<Target>& targets, MappingMemory& memory) {
   std::erase_if(memory, [&](const auto& entry) {
     return !std::ranges::binary_search(targets, entry.first, {}, &Target::id);
@@ -268,7 +269,7 @@ void Remember(const std::vector<Target>& targets, MappingMemory& memory) {
   }
 }
 
-// Groups of records of one target each, and the gaps between spans.
+// Encodes groups of records of one target each, and the gaps between spans.
 void EncodeKeys(const EpochProfile& epoch, std::vector<std::uint64_t>& gaps,
                 wire::PageColumns& message) {
   const PageColumns& pages = epoch.pages;
@@ -365,7 +366,7 @@ void EncodePages(const EpochProfile& epoch, wire::PageColumns& message) {
   }
 }
 
-// Checks the groups against the targets and gives their sum, the number of records.
+// Checks the groups against the targets and returns their sum, which is the number of records.
 std::expected<std::uint64_t, std::string> CountRecords(const wire::PageColumns& message,
                                                        std::size_t message_bytes,
                                                        const std::vector<Target>& targets) {
@@ -394,11 +395,11 @@ std::expected<std::uint64_t, std::string> CountRecords(const wire::PageColumns& 
   return records;
 }
 
-// Turns the gaps that `vpn` holds into page numbers, each group from address 0. Keys then ascend
-// and spans do not overlap by construction; only the end of memory needs a look.
+// Turns the gaps in `vpn` into page numbers; each group begins at address 0. Keys then ascend and
+// spans do not overlap by construction. Only the end of memory is checked.
 bool PlaceSpans(std::span<const std::uint32_t> span_pages, std::span<Vpn> vpn) {
   std::uint64_t end = 0;
-  std::uint64_t last_pages = 0;  // the bits of every span's last page
+  std::uint64_t last_pages = 0;  // union of the bits of every span's last page
   for (std::size_t i = 0; i < vpn.size(); ++i) {
     vpn[i] = Vpn(end + vpn[i].value());
     end = vpn[i].value() + span_pages[i];
@@ -407,7 +408,7 @@ bool PlaceSpans(std::span<const std::uint32_t> span_pages, std::span<Vpn> vpn) {
   return last_pages < kVpnEnd;
 }
 
-// Precondition: the columns have their lengths. `vpn` holds gaps.
+// Precondition: the columns have their lengths, and `vpn` holds gaps.
 Verdict DecodeKeys(const wire::PageColumns& message, PageColumns& pages) {
   const auto empty_span = std::ranges::find(pages.span_pages, 0u);
   if (empty_span != pages.span_pages.end()) {
@@ -534,7 +535,7 @@ Verdict DecodePages(const wire::PageColumns& message, std::size_t message_bytes,
   return CheckWithin(pages.references, pages.looks, "references");
 }
 
-// Differences wrap around, as those of unsigned numbers do.
+// Returns the difference, which wraps around like that of unsigned numbers.
 std::int64_t Step(std::uint64_t from, std::uint64_t to) {
   return static_cast<std::int64_t>(to - from);
 }
@@ -543,7 +544,7 @@ std::uint64_t Nanoseconds(MonotonicTime time) {
   return static_cast<std::uint64_t>(time.time_since_epoch().count());
 }
 
-// 0, of what was freed, stays.
+// Keeps 0, which belongs to frees.
 std::uint64_t WholeWeight(double weight) {
   return weight > 0 ? std::max<std::uint64_t>(static_cast<std::uint64_t>(std::llround(weight)), 1)
                     : 0;

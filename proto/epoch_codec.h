@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The base types to and from the messages of trace.proto. Internal to proto/.
+// Encodes and decodes the base types as messages of trace.proto. Internal to proto/.
 
 #pragma once
 
@@ -18,8 +18,8 @@
 
 namespace tmprof {
 
-// The mappings of every target of the epoch before: what the writer need not repeat and the reader
-// carries on.
+// The mappings of every target in the epoch before. The writer does not repeat them, and the reader
+// carries them on.
 using MappingMemory = std::map<TargetId, std::vector<Mapping>>;
 
 using WireSettings = google::protobuf::RepeatedPtrField<wire::Setting>;
@@ -28,7 +28,7 @@ std::vector<Setting> DecodeSettings(const WireSettings& message);
 
 using WireTiers = google::protobuf::RepeatedPtrField<wire::MemoryTier>;
 void EncodeTier(std::span<const NodeId> nodes, WireTiers& message);
-// Refuses numbers that no node has; which tiers there may be is the caller's to say.
+// Refuses numbers that no node has. The caller checks the tiers.
 std::expected<std::vector<std::vector<NodeId>>, std::string> DecodeTiers(const WireTiers& message);
 
 // Refuses times before boot or past the end of time.
@@ -36,16 +36,16 @@ Verdict DecodeTimes(std::int64_t start_ns, std::uint64_t length_ns, MonotonicTim
                     MonotonicTime& end);
 
 void EncodeInfo(const TraceInfo& info, wire::TraceHeader& message);
-// Refuses times before boot, and tiers that are none.
+// Refuses times before boot, and invalid tiers.
 std::expected<TraceInfo, std::string> DecodeInfo(const wire::TraceHeader& message);
 
-// Overwrites `message` and brings `memory` up to this epoch. An epoch that breaks the rules of
+// Overwrites `message` and updates `memory` to this epoch. An epoch that breaks the rules of
 // base/epoch_profile.h is a broken invariant.
 void EncodeEpoch(const EpochProfile& epoch, MappingMemory& memory, wire::Epoch& message);
 
-// Overwrites `epoch`, keeping the capacity of its vectors, and brings `memory` up to it. Refuses a
+// Overwrites `epoch`, keeping the capacity of its vectors, and updates `memory` to it. Refuses a
 // message that does not make a valid epoch; both are then unspecified. `message_bytes` is the
-// length of the encoded message, which bounds its records.
+// length of the encoded message, which limits its records.
 Verdict DecodeEpoch(const wire::Epoch& message, std::size_t message_bytes, MappingMemory& memory,
                     EpochProfile& epoch);
 

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kReadStepBytes = std::size_t{1} << 20;
 constexpr int kCompressionLevel = 3;
 
-// A zstd skippable frame (RFC 8878, section 3.1.2): magic number, length, ignored bytes.
+// A zstd skippable frame has a magic number, a length and ignored bytes (RFC 8878, section 3.1.2).
 constexpr std::uint32_t kSkippableMagic = 0x184D2A50;
 constexpr std::size_t kSkippableHeaderBytes = 8;
 
@@ -39,7 +39,7 @@ std::uint32_t Crc32(std::uint32_t crc, std::string_view bytes) {
       crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-// The smallest payload that may hold a message of this length.
+// Returns the smallest payload that may hold a message of this length.
 std::uint64_t MinPayloadBytes(std::uint64_t message_bytes) {
   if (message_bytes <= kFreeMessageBytes) return 0;
   return (message_bytes - kFreeMessageBytes + kMaxExpansion - 1) / kMaxExpansion;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The framing of traces and ledgers, apart from what their messages mean (docs/trace-format.md).
-// Internal to proto/ and its tests.
+// The framing of traces and ledgers, independent of their messages (docs/trace-format.md). Internal
+// to proto/ and its tests.
 
 #pragma once
 
@@ -26,28 +26,28 @@ inline constexpr std::size_t kMagicBytes = 8;
 inline constexpr std::size_t kPreambleBytes = 16;
 inline constexpr std::size_t kFrameHeaderBytes = 16;
 
-// Limits on what a frame may claim, so that a small hostile file cannot ask for much memory. The
+// Limits on the claims of a frame, so that a small hostile file cannot ask for much memory. The
 // writer keeps to them by padding a payload that compresses too well.
 inline constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 30;
 inline constexpr std::uint64_t kFreeMessageBytes = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxExpansion = 64;  // message bytes per payload byte, beyond those
 
-// What is wrong with a message, for people.
+// A fault of a message, in words for people.
 using Verdict = std::expected<void, std::string>;
 inline std::unexpected<std::string> Wrong(std::string what) {
   return std::unexpected(std::move(what));
 }
 
-// A kind of file, and the words for it.
+// A kind of file, and the words for messages about it.
 struct FileFormat {
   std::string_view magic;        // of kMagicBytes
-  std::uint32_t version;         // that is written, and the newest one that is read
-  std::uint32_t oldest_version;  // that is read
+  std::uint32_t version;         // written, and the newest that is read
+  std::uint32_t oldest_version;  // the oldest that is read
   std::string_view noun;         // "trace"
   std::string_view contents;
-  std::string_view use;     // what to do with one, said where another kind of file is wanted
+  std::string_view use;     // how to use one, for messages that want another kind of file
   std::string_view writer;  // who writes it
-  std::string_view option;  // " (-o)": names the file to be written
+  std::string_view option;  // " (-o)": the option that names the file to be written
   std::string_view source;  // where to get one from
 };
 
@@ -84,7 +84,7 @@ inline constexpr FileFormat kObjectsFormat{
 
 enum class FrameKind : std::uint32_t { kHeader = 1, kEpoch = 2, kEnd = 3 };
 
-// The 16 bytes before the first frame.
+// Returns the 16 bytes before the first frame.
 std::string EncodePreamble(std::string_view magic, std::uint32_t version);
 
 // Not thread-safe.
@@ -92,8 +92,8 @@ class FrameEncoder {
  public:
   FrameEncoder();
 
-  // The whole frame; valid until the next call. A payload that is shorter than `least_payload` is
-  // padded. Precondition: message.size() <= kMaxMessageBytes.
+  // Returns the whole frame, which is valid until the next call. A payload that is shorter than
+  // `least_payload` is padded. Precondition: message.size() <= kMaxMessageBytes.
   std::string_view Encode(FrameKind kind, std::string_view message,
                           std::uint64_t least_payload = 0);
 
@@ -113,20 +113,21 @@ struct Frame {
 };
 
 // Reads frames in order from anything that read(2) takes. Allocates in step with the bytes that
-// are really there, whatever the lengths in the file say. Not thread-safe.
+// really exist, whatever lengths the file claims. Not thread-safe.
 class FrameReader {
  public:
   // `format` must outlive the reader.
   FrameReader(UniqueFd fd, std::filesystem::path path, const FileFormat& format);
 
-  // Once, first. A file of another known format is refused as what it is.
+  // Precondition: it is called once, first. A file of another known format is refused by the name
+  // of that format.
   Status ReadPreamble();
-  // nullopt where the file ends between two frames.
+  // Returns nullopt if the file ends between two frames.
   Result<std::optional<Frame>> Next();
 
   const std::filesystem::path& path() const { return path_; }
   const FileFormat& format() const { return *format_; }
-  std::uint64_t offset() const { return offset_; }  // in the file, of what Next() reads
+  std::uint64_t offset() const { return offset_; }  // position in the file that Next() reads from
   // "cannot read trace file 'x': frame at byte 16: <what is wrong>".
   Error FrameError(std::uint64_t offset, std::string_view what) const;
 
@@ -135,7 +136,7 @@ class FrameReader {
     void operator()(ZSTD_DCtx_s* context) const;
   };
 
-  // Appends up to `bytes` bytes to `payload_`; fewer only where the file ends.
+  // Appends up to `bytes` bytes to `payload_`; fewer only at the end of the file.
   Status Append(std::size_t bytes);
 
   std::string Attempt() const;

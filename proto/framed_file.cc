@@ -65,11 +65,11 @@ Status FramedFileWriter::Open() {
   if (::fstat(fd_.get(), &status) != 0) return Fail(WriteError(attempt, errno));
   regular_ = S_ISREG(status.st_mode);
   if (!regular_) return {};
-  // File systems without locks are no reason not to record.
+  // A file system without locks is no reason to refuse a recording.
   if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return Fail(WriteError(attempt, errno));
   }
-  // It tells what a program does in memory: nobody else's business, whatever was there before.
+  // The file tells what a program does in memory and is private, whatever mode it had before.
   const mode_t mode = status.st_mode & kModeBits;
   if ((mode & ~kMode) != 0 && ::fchmod(fd_.get(), mode & kMode) != 0) {
     return Fail(WriteError(Attempt("restrict the mode of", *format_), errno));
@@ -156,7 +156,7 @@ Status FramedFileWriter::Finish(const google::protobuf::Message& end) {
   TMPROF_CHECK(!finished_);
   const std::string attempt = Attempt("finish", *format_);
   if (Status status = AppendFrame(attempt, FrameKind::kEnd, end); !status) return status;
-  // Pipes and devices have nothing to synchronise and say EINVAL.
+  // Pipes and devices have nothing to sync and return EINVAL.
   if (::fsync(fd_.get()) != 0 && (regular_ || errno != EINVAL)) {
     error_ = WriteError(attempt, errno);
     return Fail(*error_);
@@ -226,7 +226,7 @@ Result<bool> FramedFileReader::ReadOn(const Read& read_epoch, const Read& read_e
       case FrameKind::kHeader:
         return Damaged(*frame, "it is a second header");
     }
-    // A kind of a later version that an older reader may skip (docs/trace-format.md).
+    // Readers skip unknown kinds, which later versions may write (docs/trace-format.md).
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What traces and ledgers share: a file of frames that begins with a header, has a frame for each
-// epoch and closes with an end (docs/trace-format.md). The codecs know what the messages mean.
-// Internal to proto/ and its tests.
+// The common part of traces and ledgers: a file of frames that begins with a header, has a frame
+// for each epoch and ends with an end frame (docs/trace-format.md). The codecs know the meaning of
+// the messages. Internal to proto/ and its tests.
 
 #pragma once
 
@@ -24,23 +24,23 @@ namespace tmprof {
 // Holds one message at a time. Not thread-safe.
 class FramedFileWriter {
  public:
-  // Creates `path` or empties it, and writes the header. A regular file gets mode 0600, or what an
-  // existing one has of it, and is locked (flock) against a second writer; symbolic links are
-  // followed. Devices and pipes do too. "-" is refused.
+  // Creates `path` or empties it, and writes the header. A regular file gets mode 0600; an existing
+  // one keeps those bits of 0600 that it has. It is locked (flock) against a second writer.
+  // Symbolic links are followed, and devices and pipes are accepted. "-" is refused.
   static Result<FramedFileWriter> Create(const FileFormat& format,
                                          const std::filesystem::path& path,
                                          const google::protobuf::Message& header);
 
-  // The error of the call that failed: all calls after it do the same. No error, no failure.
+  // Returns the error of the call that failed; all later calls fail with it, too.
   Status status() const { return error_ ? Status(Fail(*error_)) : Status(); }
 
-  // The frame is handed to the kernel before this returns: killing the process afterwards loses
-  // nothing of it. A failed write leaves the file as it was before the call (truncated back), and
-  // the writer refuses all further calls with the same error. Precondition: `index` ascends.
-  // The file is then `least_file_bytes` long at least.
+  // The kernel has the frame when this returns: killing the process afterwards loses nothing of it.
+  // If a write fails, the file stays as it was before the call (truncated back), and the writer
+  // refuses all further calls with that error. Precondition: `index` ascends. The file is then at
+  // least `least_file_bytes` long.
   Status AppendEpoch(std::uint64_t index, const google::protobuf::Message& epoch,
                      std::uint64_t least_file_bytes = 0);
-  // Marks the file as complete and brings it to the disk. Nothing may be written afterwards.
+  // Marks the file as complete and syncs it to the disk. Nothing may be written afterwards.
   Status Finish(const google::protobuf::Message& end);
 
   std::uint64_t bytes_written() const { return bytes_written_; }
@@ -49,7 +49,7 @@ class FramedFileWriter {
   FramedFileWriter(const FileFormat& format, std::filesystem::path path);
 
   Status Open();
-  // All of `bytes`, or none where the file can be cut back.
+  // Writes all of `bytes`, or none if the file can be truncated back.
   Status Append(const std::string& attempt, std::string_view bytes);
   Status AppendFrame(const std::string& attempt, FrameKind kind,
                      const google::protobuf::Message& contents, std::uint64_t least_file_bytes = 0);
@@ -70,20 +70,20 @@ class FramedFileWriter {
 // Not thread-safe.
 class FramedFileReader {
  public:
-  // What is wrong with a frame becomes an error that names the file and the frame's offset.
+  // A fault of a frame becomes an error that names the file and the frame's offset.
   using Read = std::function<Verdict(const Frame&)>;
 
-  // Fails on a wrong magic number, a version of the future, or a damaged header. Takes anything
-  // that can be read from start to end, a pipe too.
+  // Fails on a wrong magic number, a newer version, or a damaged header. Takes anything that can be
+  // read from start to end, including a pipe.
   static Result<FramedFileReader> Open(const FileFormat& format, const std::filesystem::path& path,
                                        const Read& read_header);
 
-  // Hands the next epoch to `read_epoch`, and the end to `read_end`; skips frames of a kind that it
-  // does not know. False at the end. After an error every further call returns the same error.
+  // Hands the next epoch to `read_epoch`, and the end to `read_end`. Skips frames of unknown kinds.
+  // Returns false at the end. After an error every further call returns that error.
   Result<bool> Next(const Read& read_epoch, const Read& read_end);
 
   const std::filesystem::path& path() const { return frames_.path(); }
-  // After Next() returned false: whether there was an end.
+  // Tells if there was an end frame. Precondition: Next() returned false.
   bool finished() const { return finished_; }
   StreamEnd End() const;
 
@@ -100,7 +100,8 @@ class FramedFileReader {
   std::optional<Error> error_;
 };
 
-// `what` names the message: "epoch". Refuses one that would take more memory than its frame may.
+// `what` names the message: "epoch". Refuses a message that would take more memory than its frame
+// may.
 Verdict Parse(const Frame& frame, std::string_view what, google::protobuf::Message& parsed);
 
 }  // namespace tmprof

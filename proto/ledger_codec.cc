@@ -40,7 +40,7 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t kMaxInt = std::numeric_limits<int>::max();
 constexpr std::uint64_t kMaxNanoseconds = std::numeric_limits<std::int64_t>::max();
 
-// The span that a record is about, whichever kind of record it is.
+// Returns the span of a record of either kind.
 template <typename Record>
 auto& SpanOf(Record& record) {
   if constexpr (requires { record.move; }) {
@@ -54,11 +54,12 @@ bool IsInMemory(Vpn vpn, PageCount span) {
   return span.value() > 0 && vpn.value() < kVpnEnd && span.value() <= kVpnEnd - vpn.value();
 }
 
-// Steps upwards are even, downwards odd, so that small ones are small numbers.
+// Returns the code of a step. Upward steps are even and downward ones odd, so that small steps are
+// small numbers.
 std::uint64_t StepCode(Vpn from, Vpn to) {
   return from <= to ? 2 * (to - from).value() : 2 * (from - to).value() - 1;
 }
-// Past the end of memory where the code leads out of it.
+// Returns a page past the end of memory if the code leads out of memory.
 Vpn StepFrom(Vpn from, std::uint64_t code) {
   const std::uint64_t pages = code / 2 + code % 2;
   if (code % 2 == 0)
@@ -66,7 +67,7 @@ Vpn StepFrom(Vpn from, std::uint64_t code) {
   return pages > from.value() ? Vpn(kVpnEnd) : Vpn(from.value() - pages);
 }
 
-// One column after the other, out of records.
+// Encodes records, one column after the other.
 template <typename Record>
 class Columns {
  public:
@@ -84,7 +85,7 @@ class Columns {
     EncodeColumn(values_, ColumnChoice::kSmallest, *column);
   }
 
-  // The columns that both kinds of records have.
+  // Encodes the columns that both kinds of records have.
   template <typename Message>
   void EncodeSpans(Message& message) {
     Encode(message.mutable_target(),
@@ -108,14 +109,14 @@ class Columns {
   std::vector<std::uint64_t> values_;
 };
 
-// One column after the other, into records. After the first fault nothing more is decoded.
+// Decodes records, one column after the other, up to the first fault.
 template <typename Record>
 class Rows {
  public:
   Rows(std::string_view what, std::vector<Record>& records)
       : what_(what), records_(&records), values_(records.size()) {}
 
-  // `take(value, record)` sees values up to `max` only.
+  // Calls `take(value, record)` for values up to `max` only.
   template <typename Take>
   void Decode(std::string_view name, bool present, const wire::Column& column, std::uint64_t max,
               Take take) {

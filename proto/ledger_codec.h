@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ledger's structs to and from the messages of ledger.proto. Internal to proto/.
+// Encodes and decodes the ledger's structs as messages of ledger.proto. Internal to proto/.
 
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace tmprof {
 
-// Every target that a frame has told of.
+// All targets of the frames up to now.
 using KnownTargets = std::set<TargetId>;
 
 void EncodeLedgerInfo(const LedgerInfo& info, wire::LedgerHeader& message);

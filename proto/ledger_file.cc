@@ -15,7 +15,7 @@
 namespace tmprof {
 namespace {
 
-// What the end frame tells a ledger that lost a whole frame by.
+// The end frame has these totals, so that a ledger that lost a whole frame is noticed.
 struct Totals {
   std::uint64_t epochs = 0;
   std::uint64_t moves = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ledger: every move of a placement daemon, what did not move and why, and which moves paid
-// back. One header, one frame per epoch, one end frame; docs/trace-format.md has the layout and the
-// compatibility promise.
+// The ledger: every move of a placement daemon, spans that were not moved with the reasons, and the
+// moves' payback. It has one header, one frame per epoch and one end frame. docs/trace-format.md
+// has the layout and the compatibility promise.
 
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace tmprof {
 
-// What it takes to read a ledger alone.
+// Everything needed to read a ledger alone.
 struct LedgerInfo {
   std::string tool_version;                          // "tmprof 0.1.0"
   std::string kernel_release;                        // uname -r
@@ -29,7 +29,7 @@ struct LedgerInfo {
   MonotonicTime start;
   std::chrono::nanoseconds epoch_length{0};
   Tiers tiers;
-  std::string rank_model;  // whose unit scores and weights have: "rate"
+  std::string rank_model;  // its unit is that of scores and weights: "rate"
   std::string policy;      // "history"
   bool dry_run = false;    // nothing was moved: each outcome has the error ECANCELED
   std::vector<Setting> settings;
@@ -47,39 +47,39 @@ struct LedgerTarget {
 };
 
 struct LedgerEpoch {
-  std::uint64_t index = 0;  // a gap is an epoch that was lost
+  std::uint64_t index = 0;  // a gap means lost epochs
   MonotonicTime start;
   MonotonicTime end;
-  // Ascending by id: new ones, and those that have changed their name or command.
+  // Ascending by id: new ones, and those whose name or command has changed.
   std::vector<LedgerTarget> targets;
   NotMoved not_moved;
-  std::uint64_t replaced = 0;  // moves dropped untried, as newer decisions took their place
-  // Names the evidence that scores and weights of the epoch are estimated from: "memory",
-  // "combined", "references", "samples". Empty: not told.
+  std::uint64_t replaced = 0;  // moves dropped untried, because newer decisions replaced them
+  // Names the evidence behind the scores and weights of the epoch: "memory", "combined",
+  // "references", "samples". Empty: unknown.
   std::string ranked_by;
-  // Those that were over in this epoch, in that order; of targets told of here or before.
+  // Moves that ended in this epoch, in that order. Their targets are here or in an earlier epoch.
   std::vector<MoveOutcome> moves;
-  std::vector<SettledMove> settled;  // of this epoch and of earlier ones
+  std::vector<SettledMove> settled;  // moves of this epoch and of earlier ones
   friend bool operator==(const LedgerEpoch&, const LedgerEpoch&) = default;
 };
 
-// Streams: holds one epoch at a time, and the numbers of the targets. Not thread-safe.
+// Holds one epoch at a time, and the numbers of the targets. Not thread-safe.
 class LedgerWriter {
  public:
-  // Creates `path` or empties it, and writes the header; mode, lock, links, devices and "-" are as
-  // TraceWriter has them.
+  // Creates `path` or empties it, and writes the header. Mode, lock, links, devices and "-" are
+  // treated as by TraceWriter.
   static Result<LedgerWriter> Create(const std::filesystem::path& path, const LedgerInfo& info);
   LedgerWriter(LedgerWriter&&) noexcept;
   LedgerWriter& operator=(LedgerWriter&&) noexcept;
-  // Does not Finish(): a destroyed writer leaves a ledger that ends early, and says so.
+  // Does not call Finish(): a destroyed writer leaves a ledger that ends early and tells so.
   ~LedgerWriter();
 
-  // The frame is handed to the kernel before this returns: killing the process afterwards loses
-  // nothing of it. A failed write (full disk) leaves the file as it was before the call, and the
-  // writer refuses all further calls with the same error: the ledger ends there, and moving need
-  // not. Indexes ascend; an epoch that breaks the rules of LedgerEpoch is a broken invariant.
+  // The kernel has the frame when this returns: killing the process afterwards loses nothing of it.
+  // If a write fails (full disk), the file stays as it was before the call, and the writer refuses
+  // all further calls with that error. The ledger ends there, and moving need not. Indexes ascend;
+  // an epoch that breaks the rules of LedgerEpoch is a broken invariant.
   Status Write(const LedgerEpoch& epoch);
-  // Marks the ledger as complete and brings it to the disk. Nothing may be written afterwards.
+  // Marks the ledger as complete and syncs it to the disk. Nothing may be written afterwards.
   Status Finish();
 
   std::uint64_t bytes_written() const;
@@ -90,11 +90,11 @@ class LedgerWriter {
   std::unique_ptr<State> state_;
 };
 
-// Streams: memory is bounded by the largest epoch and the numbers of the targets. Not thread-safe.
+// Memory is bounded by the largest epoch and the numbers of the targets. Not thread-safe.
 class LedgerReader {
  public:
-  // Fails on a wrong magic number, a version of the future, or a damaged header. Takes anything
-  // that can be read from start to end, a pipe too.
+  // Fails on a wrong magic number, a newer version, or a damaged header. Takes anything that can be
+  // read from start to end, including a pipe.
   static Result<LedgerReader> Open(const std::filesystem::path& path);
   LedgerReader(LedgerReader&&) noexcept;
   LedgerReader& operator=(LedgerReader&&) noexcept;
@@ -103,12 +103,12 @@ class LedgerReader {
   const LedgerInfo& info() const;
   const std::filesystem::path& path() const;
 
-  // Overwrites `epoch` with the next one; false at the end. Errors name the file and the byte
-  // offset of the frame that is cut or damaged, and stay: what came before stands.
+  // Overwrites `epoch` with the next one; returns false at the end. Errors name the file and the
+  // byte offset of the frame that is cut or damaged, and stay. Earlier epochs remain valid.
   Result<bool> Next(LedgerEpoch& epoch);
 
-  // After Next() returned false: whether the daemon finished the ledger, or was killed, or still
-  // writes.
+  // Tells if the daemon finished the ledger; false: it was killed, or still writes. Precondition:
+  // Next() returned false.
   bool finished() const;
   StreamEnd End() const;
 

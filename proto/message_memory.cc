@@ -11,9 +11,9 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::io::CodedInputStream;
 
-constexpr std::uint64_t kSubMessageMemory = 256;  // sizeof the message and of what is made of it
-constexpr std::uint64_t kTextMemory = 64;         // beside its bytes
-constexpr std::uint64_t kNumberMemory = 16;       // of a repeated or unknown field
+constexpr std::uint64_t kSubMessageMemory = 256;  // the message and the objects made from it
+constexpr std::uint64_t kTextMemory = 64;         // in addition to its bytes
+constexpr std::uint64_t kNumberMemory = 16;       // a repeated or unknown field
 
 // Wire types of the protobuf encoding.
 enum : std::uint32_t { kVarint = 0, kFixed64 = 1, kLength = 2, kFixed32 = 5 };
@@ -53,7 +53,7 @@ std::uint64_t MemoryOf(CodedInputStream& in, const Descriptor& type) {
       case kLength:
         memory += MemoryOfLength(in, field);
         continue;
-      default:  // a group, which only a later version has: its fields count as unknown
+      default:  // a group, which only a later version may have: its fields count as unknown
         break;
     }
     if (field == nullptr || field->is_repeated()) memory += kNumberMemory;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what an instrumented program says of its objects; docs/trace-format.md has the layout.
-// objtrace/ writes it.
+// Reads the object profile that an instrumented program writes; docs/trace-format.md has the
+// layout. objtrace/ writes it.
 
 #pragma once
 
@@ -21,7 +21,8 @@ namespace tmprof {
 struct ObjectsInfo {
   Pid pid;
   Pid parent;
-  // Since the program began. Not 0: counts and totals up to the last fork are its parent's, too.
+  // Forks since the program began. Not 0: counts and totals up to the last fork are its parent's,
+  // too.
   std::uint32_t forks = 0;
   std::string program;
   MonotonicTime start;  // of the first allocation
@@ -29,23 +30,24 @@ struct ObjectsInfo {
   std::chrono::system_clock::time_point wall_start;  // at `start`
 };
 
-// As it was loaded when the file was written: [start, end).
+// A module at [start, end) when the file was written.
 struct LoadedModule {
   std::string path;      // empty: the program itself
-  std::string build_id;  // bytes; empty: it has none
+  std::string build_id;  // bytes; empty: there is none
   std::uint64_t start = 0;
   std::uint64_t end = 0;
-  std::uint64_t bias = 0;  // an address less this is the one in the file's symbol table
+  std::uint64_t bias = 0;  // an address minus this is the one in the file's symbol table
   bool instrumented = false;
-  bool closed = false;  // before the file was written: another may have come to its addresses
+  // Before the file was written; another module may have come to its addresses.
+  bool closed = false;
   std::vector<std::string> uncounted = {};  // parts of it that were not instrumented
 };
 
-// All allocations of one stack, with those that live.
+// All allocations of one stack, including live ones.
 struct AllocationSite {
   std::uint32_t id = 0;                         // 0: stack unknown
   std::vector<std::uint64_t> return_addresses;  // innermost first
-  bool is_cut = false;                          // who called the outermost of them is not known
+  bool is_cut = false;                          // the caller of the outermost call is not known
   std::uint64_t objects = 0;
   std::uint64_t bytes = 0;
   std::uint64_t freed_objects = 0;
@@ -54,7 +56,8 @@ struct AllocationSite {
   std::chrono::milliseconds freed_age{0};  // summed
 };
 
-// A variable of an instrumented module. Those of one start are one variable: their counts add up.
+// A variable of an instrumented module. Entries with one start are one variable, and their counts
+// add up.
 struct VariableCount {
   std::string name;  // the ELF symbol
   std::uint64_t start = 0;
@@ -64,7 +67,8 @@ struct VariableCount {
 
 struct ThreadStack {
   std::uint32_t number = 0;
-  std::uint32_t threads = 0;  // that had it, one after the other: the addresses are the last one's
+  // Threads that had it, one after the other; the addresses are the last one's.
+  std::uint32_t threads = 0;
   std::uint64_t start = 0;
   std::uint64_t end = 0;
   std::uint64_t accesses = 0;
@@ -89,26 +93,27 @@ struct NamedCall {
   std::vector<SourceFrame> frames;  // innermost first
 };
 
-// The file's parts together say it all.
+// The file's parts together have all data.
 struct ObjectsPart {
   std::vector<LoadedModule> modules;
   std::vector<AllocationSite> sites;
   std::vector<VariableCount> variables;
   std::vector<ThreadStack> stacks;
-  std::uint64_t elsewhere = 0;      // accesses to what is none of these
+  std::uint64_t elsewhere = 0;      // accesses to none of these
   std::vector<LiveObject> objects;  // ascending by address through the file
   std::vector<ElementCounts> elements;
-  std::vector<NamedCall> calls;  // by whom converted the file
+  std::vector<NamedCall> calls;  // added when the file was converted
 };
 
-// Whether the file begins as one. A pipe, of which that takes the beginning away, does not.
+// True if the file begins as an object profile. False for a pipe, whose beginning the check would
+// consume.
 bool IsObjectProfile(const std::filesystem::path& path);
 
-// Streams: memory is bounded by the largest part. Not thread-safe.
+// Memory is bounded by the largest part. Not thread-safe.
 class ObjectsReader {
  public:
-  // Fails on a wrong magic number, a version of the future, or a damaged header. Takes anything
-  // that can be read from start to end, a pipe too.
+  // Fails on a wrong magic number, a newer version, or a damaged header. Takes anything that can be
+  // read from start to end, including a pipe.
   static Result<ObjectsReader> Open(const std::filesystem::path& path);
   ObjectsReader(ObjectsReader&&) noexcept;
   ObjectsReader& operator=(ObjectsReader&&) noexcept;
@@ -116,11 +121,11 @@ class ObjectsReader {
 
   const ObjectsInfo& info() const;
 
-  // Overwrites `part` with the next one; false at the end. Errors name the file and the byte offset
-  // of the frame that is cut or damaged, and stay: what came before stands.
+  // Overwrites `part` with the next one; returns false at the end. Errors name the file and the
+  // byte offset of the frame that is cut or damaged, and stay. Earlier parts remain valid.
   Result<bool> Next(ObjectsPart& part);
 
-  // After Next() returned false: whether the program wrote all of it.
+  // Tells if the program wrote all of it. Precondition: Next() returned false.
   bool finished() const;
   StreamEnd End() const;
 
@@ -130,8 +135,8 @@ class ObjectsReader {
   std::unique_ptr<State> state_;
 };
 
-// Writes all that `from` has to `to`, compressed, and the names of calls. An error of `from` leaves
-// `to` without an end; so does the end that `from` lacks.
+// Writes all data of `from` to `to`, compressed, and the names of calls. If `from` has an error or
+// no end, `to` has no end either.
 Status CopyObjects(const std::filesystem::path& from, const std::filesystem::path& to,
                    const std::vector<NamedCall>& calls);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many pages a trace may tell of, by its length. Internal to proto/.
+// Limits the pages of a trace by its length. Internal to proto/.
 
 #pragma once
 
@@ -13,16 +13,16 @@
 
 namespace tmprof {
 
-// Whoever reads a trace keeps some hundred bytes for each page that it tells of, and a few bytes of
-// a file could tell of millions. A trace may therefore have so many records, and so many more for
-// each of its bytes; beyond these, each page counts once. The writer keeps to it by padding.
+// A reader of a trace keeps some hundred bytes for each of its pages, and a few bytes of a file
+// could have millions. A trace may therefore have a fixed number of records, and more for each of
+// its bytes. Beyond these, each page counts once. The writer keeps to it by padding.
 class RecordBudget {
  public:
   static constexpr std::uint64_t kFree = std::uint64_t{1} << 19;
   static constexpr std::uint64_t kPerByte = 64;
 
-  // The least length that a file of all records so far must have, with these behind them.
-  // `file_bytes` is a length that it has for sure: with more, less is looked at.
+  // Returns the least length of a file with all records up to now and these. `file_bytes` is a
+  // length that it certainly has; a larger one saves work.
   std::uint64_t LeastFileBytes(const PageColumns& pages, std::uint64_t file_bytes);
 
  private:
@@ -30,7 +30,8 @@ class RecordBudget {
   using BlockKey = std::pair<TargetId, std::uint64_t>;  // target, page number / kBlockPages
 
   std::uint64_t records_ = 0;
-  // Holds the first pages of records since there were more than a file's length allows.
+  // Holds the first pages of records from the moment when there were more than the file's length
+  // allows.
   std::map<BlockKey, std::bitset<kBlockPages>> known_;
   std::uint64_t known_pages_ = 0;
 };

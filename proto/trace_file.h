@@ -17,24 +17,24 @@
 
 namespace tmprof {
 
-// Streams: holds one epoch at a time. Not thread-safe.
+// Holds one epoch at a time. Not thread-safe.
 class TraceWriter {
  public:
-  // Creates `path` or empties it, and writes the header. A regular file gets mode 0600, or what an
-  // existing one has of it, and is locked (flock) against a second writer; symbolic links are
-  // followed. Devices and pipes do too. "-" is refused.
+  // Creates `path` or empties it, and writes the header. A regular file gets mode 0600; an existing
+  // one keeps those bits of 0600 that it has. It is locked (flock) against a second writer.
+  // Symbolic links are followed, and devices and pipes are accepted. "-" is refused.
   static Result<TraceWriter> Create(const std::filesystem::path& path, const TraceInfo& info);
   TraceWriter(TraceWriter&&) noexcept;
   TraceWriter& operator=(TraceWriter&&) noexcept;
-  // Does not Finish(): a destroyed writer leaves a trace that ends early, and says so.
+  // Does not call Finish(): a destroyed writer leaves a trace that ends early and tells so.
   ~TraceWriter();
 
-  // The frame is handed to the kernel before this returns: killing the process afterwards loses
-  // nothing of it. A failed write leaves the file as it was before the call (truncated back), and
-  // the writer refuses all further calls with the same error. Indexes ascend from call to call;
-  // an epoch that breaks the rules of base/epoch_profile.h is a broken invariant.
+  // The kernel has the frame when this returns: killing the process afterwards loses nothing of it.
+  // If a write fails, the file stays as it was before the call (truncated back), and the writer
+  // refuses all further calls with that error. Indexes ascend from call to call; an epoch that
+  // breaks the rules of base/epoch_profile.h is a broken invariant.
   Status Write(const EpochProfile& epoch);
-  // Marks the trace as complete and brings it to the disk. Nothing may be written afterwards.
+  // Marks the trace as complete and syncs it to the disk. Nothing may be written afterwards.
   Status Finish(const std::optional<RecordingOutcome>& outcome = std::nullopt);
 
   std::uint64_t bytes_written() const;
@@ -45,11 +45,11 @@ class TraceWriter {
   std::unique_ptr<State> state_;
 };
 
-// Streams: memory is bounded by the largest epoch. Not thread-safe.
+// Memory is bounded by the largest epoch. Not thread-safe.
 class TraceReader final : public EpochStream {
  public:
-  // Fails on a wrong magic number, a version of the future, or a damaged header. Takes anything
-  // that can be read from start to end, a pipe too.
+  // Fails on a wrong magic number, a newer version, or a damaged header. Takes anything that can be
+  // read from start to end, including a pipe.
   static Result<TraceReader> Open(const std::filesystem::path& path);
   TraceReader(TraceReader&&) noexcept;
   TraceReader& operator=(TraceReader&&) noexcept;
@@ -58,12 +58,12 @@ class TraceReader final : public EpochStream {
   const TraceInfo& info() const;
   const std::filesystem::path& path() const;
 
-  // Errors name the file and the byte offset of the frame that is cut or damaged. Every epoch that
-  // comes back keeps the rules of base/epoch_profile.h. Reuses the capacity of `epoch`.
+  // Errors name the file and the byte offset of the frame that is cut or damaged. Every returned
+  // epoch keeps the rules of base/epoch_profile.h. Reuses the capacity of `epoch`.
   Result<bool> Next(EpochProfile& epoch) override;
 
-  // After Next() returned false: whether the recorder finished the trace, or was killed (every
-  // epoch it had completed is there).
+  // Tells if the recorder finished the trace; false: it was killed, and every epoch that it had
+  // completed is there. Precondition: Next() returned false.
   bool finished() const;
   StreamEnd End() const override;
 

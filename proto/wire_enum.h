@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enumerations to and from their wire form. Each is one table, so that both directions agree.
-// Internal to proto/.
+// Converts enumerations to and from their wire form. Each is one table, so that both directions
+// agree. Internal to proto/.
 
 #pragma once
 
@@ -20,7 +20,7 @@ Wire WireOf(const std::pair<Ours, Wire> (&table)[n], Ours value) {
   return row->second;
 }
 
-// false: not a value that this version knows.
+// False: this version does not know the value.
 template <typename Ours, typename Wire, std::size_t n>
 bool FromWire(const std::pair<Ours, Wire> (&table)[n], Wire value, Ours& out) {
   const auto* row = std::ranges::find(table, value, &std::pair<Ours, Wire>::second);
