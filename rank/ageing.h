@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of each target's own time passes from epoch to epoch, and what older evidence then
-// weighs.
+// Computes how much of each target's own time passes from epoch to epoch, and the weight of older
+// evidence.
 
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace tmprof {
 
-// A value for each target that was listed, and one for all others.
+// A value for each listed target, and one for all others.
 template <typename Value>
 class ByTarget {
  public:
@@ -38,7 +38,7 @@ class ByTarget {
   Value of_others_{};
 };
 
-// Older evidence weighs this much beside newer.
+// Weight of older evidence beside newer.
 struct Keep {
   double evidence = 1;
   double accesses = 1;  // exact counts may be of their own epoch only
@@ -46,16 +46,16 @@ struct Keep {
 using Keeps = ByTarget<Keep>;
 
 // Seconds by which evidence from before an epoch is older at its end. A target ages by the CPU time
-// that it used, but by no more than the time that passed: a program that rests does not change, and
-// threads that run side by side do not make it change faster. The time that passed counts where the
-// CPU time is unknown: between epochs, and for a target that the epoch does not list.
+// that it used, but by no more than the time that passed. A program that rests does not change, and
+// threads that run side by side do not make it change faster. If the CPU time is unknown, the time
+// that passed counts: between epochs, and for a target that the epoch does not list.
 using Ages = ByTarget<double>;
 Ages AgesAfter(const EpochProfile& profile, std::optional<MonotonicTime> end_of_last);
 
-// Ages over both stretches, one after the other.
+// Returns the ages over two successive stretches.
 Ages Sum(const Ages& first, const Ages& second);
 
-// Evidence that is `half_life_seconds` older weighs half; exact counts are not kept.
+// Halves the weight of evidence that is `half_life_seconds` older; exact counts are not kept.
 Keeps KeepsAfter(const Ages& ages, double half_life_seconds);
 
 }  // namespace tmprof

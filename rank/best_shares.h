@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of all accesses that the best pages have. Only rank/ uses it.
+// Computes the share of all accesses that the best pages have. Only rank/ uses it.
 
 #pragma once
 

@@ -19,11 +19,11 @@ constexpr int kHalvings = 20;
 // all but lines that are used next to never.
 constexpr double kLongestTurnover = 1e30;
 
-// The time that an access takes longer if it reaches memory, relative to one that the cache serves.
-// Taken to be some 100 ns instead of 5; what overlaps is left out.
+// The extra time of an access that reaches memory, relative to one that the cache serves. It is
+// assumed to be some 100 ns instead of 5; overlaps are ignored.
 constexpr double kTimeOfMiss = 20;
 
-// How likely a line is not used for so long. Its page is accessed at `rate`.
+// Returns the probability that a line is not used for so long. Its page is accessed at `rate`.
 double ChanceOfRest(double rate, double seconds, double evenness) {
   return std::exp(-evenness * std::log1p(rate * seconds / (kLinesOfPage * evenness)));
 }
@@ -49,7 +49,7 @@ std::optional<CacheModel> CacheModel::Make(std::span<const CachedPages> pages, d
     accesses += each.pages * each.rate;
   }
   if (lines <= room) return std::nullopt;
-  // No time is shorter than that in which each access uses another line.
+  // The shortest possible time is that in which each access uses another line.
   double from = room / accesses;
   double to = from;
   while (LinesUsedWithin(pages, to, evenness) < room) {

@@ -12,20 +12,20 @@ namespace tmprof {
 // Pages that compete for the cache.
 struct CachedPages {
   double rate = 0;   // accesses of a page in a second
-  double pages = 0;  // that have this rate
+  double pages = 0;  // pages of this rate
 };
 
-// A line that is used again within the time in which the cache turns over is still there, an older
-// one is not (Che et al., IEEE JSAC 20, 2002). The lines of a page have access rates of a Gamma
-// distribution: how evenly they are used is its shape, which accessed bits do not tell.
+// A line is still cached if it is used again within the time in which the cache turns over (Che et
+// al., IEEE JSAC 20, 2002). The lines of a page have access rates of a Gamma distribution. Its
+// shape is how evenly the lines are used, and accessed bits do not tell it.
 class CacheModel {
  public:
-  // nullopt: all lines of the pages, or all but some that are used next to never, have room in the
-  // cache, so that none of them comes to memory twice. Precondition: cache_bytes > 0, evenness > 0.
+  // nullopt: the cache has room for all lines of the pages, or for all but some that are hardly
+  // ever used, so that none of them is fetched twice. Precondition: cache_bytes > 0, evenness > 0.
   static std::optional<CacheModel> Make(std::span<const CachedPages> pages, double cache_bytes,
                                         double evenness);
 
-  // The part of the accesses of a page that reach memory, in [0, 1].
+  // Returns the part of a page's accesses that reach memory, in [0, 1].
   double PartToMemory(double rate) const;
 
   // Returns the probability that two samples of time in a page are of one line. An access that
@@ -34,7 +34,7 @@ class CacheModel {
   // Returns the time that a page's accesses take, relative to accesses that the cache serves.
   double RelativeTime(double rate) const;
 
-  // In this time as many lines are used as the cache has.
+  // Returns the time in which as many lines are used as the cache has.
   double turnover_seconds() const { return turnover_seconds_; }
 
  private:

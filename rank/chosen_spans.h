@@ -16,7 +16,8 @@ struct ChosenSpans {
   std::vector<PageCount> capacities;  // of the choices, ascending
   std::vector<PageKey> key;           // ascending
   std::vector<std::uint32_t> span_pages;
-  std::vector<std::uint8_t> first_choice;  // that holds the span; the number of choices: none does
+  // The first one that holds the span; the number of choices: none does.
+  std::vector<std::uint8_t> first_choice;
 };
 
 }  // namespace tmprof

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The accesses of single epochs, such that those of all epochs add up to the estimates over the
-// whole trace: the one definition behind every view that tells of time.
+// Estimates the accesses of single epochs, which add up to the estimates over the whole trace.
+// Every view over time uses this definition.
 
 #pragma once
 
@@ -28,22 +28,22 @@ class EpochEstimates {
   // time for each target, but not for its rows.
   void See(const EpochProfile& epoch);
 
-  // The rest tells of the last epoch seen, until the next one is.
+  // The following functions describe the last epoch seen, until the next one is.
 
   const EvidenceTable& table() const { return by_rate_ ? ranker_.table() : counted_; }
-  // Every row has its estimate here, which takes time and memory for each.
+  // Returns the estimate of every row, which takes time and memory for each.
   Estimates estimates() const;
 
-  // A sum over rows of one target holds in all epochs of a step, but for the epoch's share. Sums
-  // need not visit all rows in each epoch.
+  // A sum over rows of one target is valid in all epochs of a step, except for the epoch's share.
+  // Sums therefore need not visit all rows in each epoch.
   struct TargetRows {
     TargetId target;
     std::size_t first;  // rows [first, end) of table()
     std::size_t end;
-    double share;  // what the epoch has of the step's scores; 0: the target did not run in it
+    double share;  // the epoch's share of the step's scores; 0: the target did not run in it
   };
   const std::vector<TargetRows>& targets() const { return targets_; }  // ascending
-  // The number changes when a row may have another score.
+  // Returns a number that changes when a row may have another score.
   std::size_t step() const { return step_; }
   double StepScore(std::size_t row) const {
     return by_rate_ ? steps_[step_].score[row] : counts_.score[row];

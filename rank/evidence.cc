@@ -10,8 +10,8 @@ namespace tmprof {
 namespace {
 
 // Evidence that has decayed below this many looks and observations per page is dropped, so that
-// what was unmapped long ago does not stay for ever: ten half-lives after a single look, or seven
-// times as long as rates last.
+// memory unmapped long ago does not stay for ever. That takes ten half-lives after a single look,
+// or seven times as long as rates last.
 constexpr double kForgotten = 1.0 / 1024;
 
 constexpr PageKey kPastAll{TargetId(std::numeric_limits<TargetId::rep>::max()),
@@ -33,7 +33,7 @@ double SecondsOf(LogDuration duration) {
 // Two equal times may differ by 4.4 % after coding.
 constexpr double kRounding = 0.05;
 
-// Moves what first reads found to its own fields.
+// Moves first accesses that first reads found to their own fields.
 void TellFirstReadsApart(const PageColumns& pages, std::size_t i, Evidence& evidence) {
   if (pages.finding_reads) {
     const double span = pages.span_pages[i];
@@ -57,8 +57,9 @@ void TellFirstReadsApart(const PageColumns& pages, std::size_t i, Evidence& evid
     }
     if (finds > 0 || to_reads > 0) return;
   }
-  // It was not told. Every first read finds a page that a fast try found. A page that no try found
-  // may have been hit by chance, and another visit of the epoch may have waited long for it.
+  // It is unknown which reads found them. A first read finds every page that a fast try found. A
+  // page that no try found may have been hit by chance, and another visit of the epoch may have
+  // waited long for it.
   if (evidence.fast_found > 0 && evidence.page_seconds_at_risk > 0 && evidence.first_accesses > 0) {
     evidence.first_read_finds = std::exchange(evidence.first_accesses, 0);
     evidence.first_read_page_seconds = std::exchange(evidence.page_seconds_at_risk, 0);
@@ -213,7 +214,7 @@ bool AddAlike(const EvidenceTable& newer, EvidenceTable& sum) {
   rows.reserve(newer.size());
   std::size_t at = 0;
   for (std::size_t i = 0; i < newer.size(); ++i) {
-    // The next span is near the last one as a rule: look ever further for it.
+    // The next span is usually near the last one: the search reaches ever further.
     std::size_t reach = 1;
     while (at + reach < sum.size() && sum.key[at + reach] <= newer.key[i]) reach *= 2;
     const auto end =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evidence of spans: the counts and times of one epoch, or of several added up.
+// Evidence about spans: the counts and times of one epoch, or of several added up.
 
 #pragma once
 
@@ -14,13 +14,12 @@
 
 namespace tmprof {
 
-// Evidence holds all that is known of one span, possibly summed over epochs with weights below one.
-// A field is a total over the span's base pages, so that evidence can be split and joined with
-// them.
+// All evidence about one span, possibly summed over epochs with weights below one. A field is a
+// total over the span's base pages, so that evidence can be split and joined with them.
 struct Evidence {
   double looks = 0;  // A-bit reads of each base page, added up
   double references = 0;
-  // First accesses that later reads of a visit found, or that nobody told which read found.
+  // First accesses that later reads of a visit found, or found by an unknown read.
   double first_accesses = 0;
   // Target CPU time of each base page watched for these, added up. A visit that ended with a find
   // counts up to the middle between the read that found and the one before.
@@ -47,17 +46,17 @@ struct Evidence {
   double samples() const { return load_samples + store_samples; }
   double all_page_seconds_at_risk() const { return page_seconds_at_risk + first_read_page_seconds; }
 
-  // A part of what accessed bits tell, and nothing else.
+  // Returns a part of the evidence by accessed bits, and nothing else.
   Evidence Bits(double part) const;
-  // Takes the bits of `bits` instead of its own.
+  // Replaces its bits by those of `bits`.
   void ReplaceBits(const Evidence& bits);
 
-  // Exact counts may keep another part than the rest.
+  // Adds a part of `more`; exact counts may have another part.
   void Add(const Evidence& more, double part, double part_of_accesses);
-  // Tells of a clock that runs `factor` times as fast. Without a clock, looks stand for times.
+  // Converts to a clock that runs `factor` times as fast. Without a clock, looks stand for times.
   void ScaleTimes(double factor);
-  // Moves out the samples and exact counts: even in a region each belongs to the page that it was
-  // seen on.
+  // Moves out samples and exact counts: even in a region each belongs to the page where it was
+  // seen.
   Evidence TakeOwn();
 };
 
@@ -72,9 +71,9 @@ struct EvidenceTable {
 
 void Clear(EvidenceTable& table);  // keeps its memory
 
-// Adds up the samples of spans of which an accessed bit was read.
+// Adds up the samples of spans whose accessed bits were read.
 double SamplesOfLookedAt(const EvidenceTable& table);
-// Pages whose accessed bits were read, of each of these targets for itself.
+// Returns the pages whose accessed bits were read, for each of these targets separately.
 PageCount PagesLookedAt(const EvidenceTable& table, const std::function<bool(TargetId)>& counts);
 
 inline PageKey EndOf(const EvidenceTable& table, std::size_t row) {
@@ -87,32 +86,31 @@ void Push(EvidenceTable& table, PageKey key, std::uint32_t span_pages, const Evi
 // Overwrites `table`, in its own memory.
 void TakeEvidence(const EpochProfile& profile, EvidenceTable& table);
 
-// Overwrites `joined` with the sum of both. Where a newer span overlaps older spans of other bounds
+// Overwrites `joined` with the sum of both. If a newer span overlaps older spans with other bounds
 // (a huge page split or collapsed), the old evidence is spread evenly over its pages and follows
-// them. Where the newer one is a region, what is of single older pages themselves goes to `apart`,
-// behind what is there. Faded evidence is dropped where next to nothing of it is left.
+// them. If the newer span is a region, evidence that belongs to single older pages is appended to
+// `apart`. Faded evidence is dropped when next to nothing of it is left.
 void Join(const EvidenceTable& older, const Keeps& keeps, const EvidenceTable& newer,
           EvidenceTable& joined, EvidenceTable& apart);
 
-// Adds `newer` to `sum` and returns true if each of its spans is one of those of `sum`; else
-// changes nothing. The result is that of Join(), at the cost of the newer spans alone.
+// Adds `newer` to `sum` and returns true if each of its spans is also one of `sum`; else changes
+// nothing. The result is that of Join(), at the cost of the newer spans alone.
 bool AddAlike(const EvidenceTable& newer, EvidenceTable& sum);
 
-// Walks a table in step with ascending ranges of pages, handing out shares of its evidence. The
+// Walks a table in step with ascending ranges of pages, and hands out shares of its evidence. The
 // table and the keeps must outlive the walk.
 class EvidenceWalk {
  public:
-  // `keeps`: null, all of it.
+  // `keeps` null: all evidence is kept.
   explicit EvidenceWalk(const EvidenceTable& table, const Keeps* keeps = nullptr)
       : table_(&table), keeps_(keeps) {}
 
   // Leaves out the evidence before `until`.
   void SkipBefore(PageKey until);
-  // Evidence before `until` goes to `out` as rows of its own, if there is enough of it left.
+  // Moves evidence before `until` to `out` as rows of its own, if enough of it is left.
   void EmitBefore(PageKey until, EvidenceTable& out);
-  // Evidence within [key, key + span_pages) is added to `evidence`. Precondition: nothing lies
-  // before.
-  // `apart`: null, or where to push what is of single pages themselves.
+  // Adds evidence within [key, key + span_pages) to `evidence`. Evidence of single pages goes to
+  // `apart` unless that is null. Precondition: no evidence lies before.
   void AddWithin(PageKey key, std::uint64_t span_pages, Evidence& evidence,
                  EvidenceTable* apart = nullptr);
 

@@ -14,7 +14,7 @@
 namespace tmprof {
 
 void Exponentiate(std::span<double> x) {
-  // Of 2^f - 1 = f * (c[0] + f * (c[1] + ...)): ln(2)^(n + 1) / (n + 1)!
+  // Coefficients of 2^f - 1 = f * (c[0] + f * (c[1] + ...)): ln(2)^(n + 1) / (n + 1)!
   constexpr double c[] = {6.931471805599453e-01, 2.402265069591007e-01, 5.550410866482158e-02,
                           9.618129107628477e-03, 1.333355814642844e-03, 1.540353039338161e-04,
                           1.525273380405984e-05, 1.321548679014431e-06, 1.017808600923970e-07};
@@ -23,7 +23,7 @@ void Exponentiate(std::span<double> x) {
   constexpr double kRounds = 0x1.8p52;
   constexpr int kMantissaBits = std::numeric_limits<double>::digits - 1;
   constexpr double kLeast = -700;  // less is no double but a denormal one
-  // A loop of its own: a comparison that might trap keeps a loop from the processor's lanes.
+  // The loop is separate because a comparison that might trap keeps a loop from being vectorised.
   for (double& value : x) value = std::max(value, kLeast);
   double* const values = x.data();
 #pragma omp simd
@@ -48,7 +48,7 @@ void Exponentiate(std::span<double> x) {
 
 namespace {
 
-// log(1 - e^-(e^u)) by u. Below the least it is u, above the most 0, to within 1e-7.
+// Table of log(1 - e^-(e^u)) by u. Below the least it is u, above the most 0, to within 1e-7.
 constexpr double kLeastLog = -16;
 constexpr double kMostLog = 3;
 constexpr double kStepsPerLog = 256;

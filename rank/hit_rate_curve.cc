@@ -18,7 +18,7 @@
 namespace tmprof {
 namespace {
 
-// Chances of a change that differ by less are taken for equal.
+// Probabilities of a change that differ by less are taken as equal.
 constexpr int kChanceSteps = 16;
 
 class Curve {
@@ -30,7 +30,7 @@ class Curve {
     AddUnknown(rated);
   }
 
-  // The oracle's hit rate at each capacity, then the attainable one at each.
+  // Returns the oracle's hit rate at each capacity, then the attainable one at each.
   std::vector<double> Estimate(const std::vector<std::uint32_t>& group_of_row,
                                std::span<const double> times) {
     Weigh(group_of_row, times);
@@ -38,10 +38,10 @@ class Curve {
     return Read(RateColumns(fit_.mixture.rates()));
   }
 
-  // The same hit rates under the prior of the last estimate, if the points of the grid stand for
-  // `rates`. Pages are ranked by the grid's own rates and `ranking_prior`; null: the same prior.
-  // `untimed_rate` is the rate of pages that were found accessed at no known time;
-  // nullopt: they are distributed as the others.
+  // Returns these hit rates under the prior of the last estimate, if the points of the grid stand
+  // for `rates`. Pages are ranked by the grid's own rates and `ranking_prior`; null: the prior of
+  // the last estimate. `untimed_rate` is the rate of pages that were found accessed at no known
+  // time; nullopt: they are distributed as the others.
   std::vector<double> Read(const RateColumns& rates,
                            std::optional<double> untimed_rate = std::nullopt,
                            const std::vector<double>* ranking_prior = nullptr) const {
@@ -59,7 +59,7 @@ class Curve {
         const Class& each = classes_[c];
         if (each.pages == 0) continue;
         const bool is_looked_at = kinds_[each.kind].looked_at();
-        double estimate = 0;  // of the rate, which the ranking goes by
+        double estimate = 0;  // of the rate; orders the ranking
         double mean = 0;      // of the rate, if the grid stands for `rates`
         const auto add = [&](std::uint32_t kind, double chance) {
           if (ranking_prior != nullptr) estimate += chance * MeanRate(kind, *ranking_prior);
@@ -113,8 +113,8 @@ class Curve {
     return result;
   }
 
-  // The same hit rates if as many pages are as fast as the evidence leaves possible. The ranking
-  // stays: nobody knows which pages they are.
+  // Returns the hit rates if as many pages are as fast as the evidence leaves possible. The ranking
+  // stays, because nobody knows which pages they are.
   std::vector<double> ReadTowardsTheFastest() {
     std::vector<double> towards = fit_.mixture.rates();
     for (double& rate : towards) rate /= fit_.mixture.rates().back();
@@ -125,12 +125,12 @@ class Curve {
     return rates;
   }
 
-  // Returns what accesses the unknown pages may have: blocks of memory differ among themselves, and
-  // the unknown ones are others than those that were looked at. Rows have the keys. Precondition:
-  // all groups weigh the same in the last estimate.
+  // Returns the accesses that the unknown pages may have. Blocks of memory differ among themselves,
+  // and the unknown ones are others than those that were looked at. Rows have the keys.
+  // Precondition: all groups have equal weights in the last estimate.
   struct Unknown {
     UnknownAccesses all;
-    // This part is of targets of which too few blocks were looked at to tell how blocks differ.
+    // The part for targets of which too few blocks were looked at to tell how blocks differ.
     UnknownAccesses unlike;
   };
   Unknown AccessesToUnknown(std::span<const PageKey> keys) const {
@@ -231,7 +231,7 @@ class Curve {
   };
   struct Target {
     double cpu_seconds;    // remembered
-    double score_seconds;  // the CPU time that its scores are in proportion to
+    double score_seconds;  // CPU time that its scores are proportional to
     std::size_t first_class;
     std::size_t end_class;
     double unknown_pages = 0;  // like its own
@@ -284,7 +284,7 @@ class Curve {
         target->unknown_pages = found.mapped().pages;
       ++target;
     }
-    // No page of these is known.
+    // No page of these targets is known.
     for (const auto& [target_id, each] : unknown) {
       targets_.push_back({.cpu_seconds = each.remembered_cpu_seconds,
                           .score_seconds = each.remembered_cpu_seconds,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hit rates that one state of the evidence tells. Only rank/ uses it.
+// Computes the hit rates that one state of the evidence tells. Only rank/ uses it.
 
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace tmprof {
 
-// One for each capacity, without history.
+// Returns one result for each capacity, without history.
 std::vector<HitRates> HitRatesOf(const RatedRows& rated, std::span<const PageCount> capacities);
 
 }  // namespace tmprof

@@ -12,7 +12,7 @@
 namespace tmprof {
 namespace {
 
-// History is told if no more than one page in so many is unknown.
+// History is told if at most one page in this many is unknown.
 constexpr std::uint64_t kMostUnknown = 10;
 
 std::vector<PageCount> Ascending(std::span<const PageCount> capacities) {
@@ -88,7 +88,7 @@ std::vector<HitRates> HitRateTeller::Tell() const {
   for (HitRates& each : told) {
     const auto at = std::ranges::lower_bound(chosen_.capacities, each.capacity);
     each.history = history[static_cast<std::size_t>(at - chosen_.capacities.begin())];
-    // Nobody judges unknown pages.
+    // No evidence judges unknown pages.
     const bool is_known = kMostUnknown * each.unknown.value() <= each.pages.value();
     if (each.history && !is_known) each.history = HitRate{.value = each.history->value};
     // The first reads of one epoch judge history, mostly without fast tries. They hide the rates of

@@ -24,14 +24,14 @@ class HitRateTeller {
   HitRateTeller(const Ranker::Options& options, RankSource source,
                 std::span<const PageCount> capacities);
 
-  // Oldest first.
+  // Precondition: epochs come oldest first.
   void Absorb(const EpochProfile& profile);
 
   // Returns the pages that the ranking would put into tier 1 now.
   const ChosenSpans& chosen() const { return chosen_; }
 
-  // One for each capacity, in the order given. They speak for all memory that the programs have, as
-  // far as the epochs tell.
+  // Returns one result for each capacity, in the order given. They cover all memory that the
+  // programs have, as far as the epochs tell.
   std::vector<HitRates> Tell() const;
 
  private:
@@ -40,9 +40,9 @@ class HitRateTeller {
   RankSource source_;
   std::vector<PageCount> capacities_;  // as given
   Ranker ranker_;
-  ChosenSpans chosen_;        // by what the last epoch that ranked something knew
-  JudgedHistory by_bits_;     // unless the source is kMemory
-  JudgedSamples by_samples_;  // if it is
+  ChosenSpans chosen_;        // by the knowledge of the last epoch that ranked a page
+  JudgedHistory by_bits_;     // used unless the source is kMemory
+  JudgedSamples by_samples_;  // used if it is kMemory
 };
 
 }  // namespace tmprof

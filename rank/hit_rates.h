@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which hit rates a tier 1 of some capacities can have, as far as the evidence tells, and how sure
-// that is. docs/accuracy.md ("Hit rates that need no replay") derives them.
+// The possible hit rates of a tier 1 of some capacities, as far as the evidence tells, and their
+// errors. docs/accuracy.md ("Hit rates that need no replay") derives them.
 
 #pragma once
 
@@ -19,27 +19,27 @@ struct HitRate {
   double low = 0;
   double high = 1;
 
-  // Too little was seen to tell where the interval is wider than 20 points.
+  // The value is not told if the interval is wider than 20 points, because too little was seen.
   static constexpr double kWidestTold = 0.2;
   bool is_told() const { return high - low <= kWidestTold; }
 };
 
-// Shares of all accesses, or of all accesses to memory, to some pages. Rates of pages that were not
-// looked at are taken to be distributed as those of their program's pages that were. No ranking
-// chooses a page of which nothing is known.
+// Shares of all accesses, or of all accesses to memory, that go to some pages. Rates of pages that
+// were not looked at are assumed to be distributed as those of their program's pages that were. No
+// ranking chooses an unknown page.
 struct HitRates {
   PageCount capacity;
-  PageCount pages;    // that these hit rates speak for, ...
-  PageCount unknown;  // ... and those of them of which nothing is known
+  PageCount pages;    // pages that these hit rates cover
+  PageCount unknown;  // the part of these that is unknown
   // The best placement's hit rate, read off the fitted distribution of rates: no page needs to be
   // known. nullopt: no accessed bit was read, no program used CPU time, or, of accesses to memory,
   // too few were sampled.
   std::optional<HitRate> oracle;
-  // The hit rate of the pages that this evidence ranks best; nullopt as above.
+  // The hit rate of the pages that this evidence ranks best; nullopt for the reasons of `oracle`.
   std::optional<HitRate> attainable;
-  // The hit rate of the pages that were ranked best before each epoch, judged by the accessed bits
-  // of that epoch alone, or, of accesses to memory, by its samples. nullopt: none were ranked
-  // before an epoch with such evidence.
+  // The hit rate of the pages that were ranked best before each epoch. It is judged by the accessed
+  // bits of that epoch alone or, for accesses to memory, by its samples. nullopt: no pages were
+  // ranked before an epoch with such evidence.
   std::optional<HitRate> history;
 };
 

@@ -128,7 +128,7 @@ void JoinedPages::Absorb(const EpochProfile& profile, const Epoch& epoch, const 
       keep = keeps.Of(target);
     }
     keeps_of_files.Append(file.name, keep);
-    // A file that no listed process maps is as gone as they are.
+    // A file that no listed process maps ages like processes that are gone.
     if (age || memory == Memory::kOfProcesses) {
       ages_of_files.Append(file.name, age.value_or(ages.of_others()));
     }
@@ -140,7 +140,7 @@ void JoinedPages::Absorb(const EpochProfile& profile, const Epoch& epoch, const 
   const EvidenceTable latest = Join(epoch.latest);
   EvidenceTable apart;
   tmprof::Join(pages_, keeps_of_files, latest, spare_, apart);
-  // Samples of single pages that a region has come to cover are the region's.
+  // A region that has come to cover single pages takes their samples.
   std::size_t row = 0;
   for (std::size_t i = 0; i < apart.size(); ++i) {
     while (EndOf(spare_, row) <= apart.key[i]) ++row;
@@ -209,7 +209,7 @@ void JoinedPages::FollowPieces(const EvidenceTable& older) {
   std::swap(pages_, spare_);
 }
 
-// Evidence fades by the file's age, and so does the time in which it was gathered.
+// Fades evidence by the file's age, and the time in which it was gathered.
 void JoinedPages::FollowClocks(const EpochProfile& profile, const Keeps& keeps_of_files,
                                const TargetTimes& times) {
   TargetTimes latest;
@@ -221,7 +221,7 @@ void JoinedPages::FollowClocks(const EpochProfile& profile, const Keeps& keeps_o
     const bool is_known = first != times_.end() && first->first.first == file.name;
     for (std::size_t m = file.first_mapper; m < file.end_mapper; ++m) {
       const TargetId target = mappers_.mappers()[m].target;
-      // A new mapper has spent no earlier time on this file.
+      // A new mapper spent no earlier time on this file.
       TargetTime time = is_known ? times.In(latest, target) : times.Of(target);
       if (const auto before = times_.find({file.name, target}); before != times_.end()) {
         time.watched_seconds += keep * before->second.watched_seconds;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pages that several processes map, as they come in: what all mappers tell, faded and followed
-// as one. Only rank/ uses it.
+// The pages that several processes map. The evidence of all mappers fades and is followed together.
+// Only rank/ uses it.
 
 #pragma once
 
@@ -25,30 +25,30 @@ namespace tmprof {
 
 class JoinedPages {
  public:
-  // Evidence by mapper: of before, of this epoch alone, and all of it.
+  // Evidence by mapper: before this epoch, in this epoch alone, and all of it.
   struct Epoch {
     const EvidenceTable& older;
     const EvidenceTable& latest;
     const EvidenceTable& all;
   };
-  // Forgets what came before, but for who maps what.
+  // Forgets everything except the mappings.
   void Forget();
   void Take(const EpochProfile& profile, const EvidenceTable& all, const TargetTimes& times);
   enum class Memory : std::uint8_t {
-    kOfProcesses,  // evidence fades as that of the processes
-    kLearned,      // evidence fades by what is learned of its file
+    kOfProcesses,  // evidence fades like that of the processes
+    kLearned,      // evidence fades by the learned rate of its file
   };
-  // Adds an epoch. `keeps` and `ages` are of the processes. kLearned needs `follow_changes`.
+  // Adds an epoch. `keeps` and `ages` are those of the processes. kLearned needs `follow_changes`.
   void Absorb(const EpochProfile& profile, const Epoch& epoch, const Keeps& keeps, const Ages& ages,
               const TargetTimes& times, bool follow_changes, Memory memory);
 
   bool empty() const { return pages_.size() == 0; }
 
-  // The rows of `all` that are joined, and who has them.
+  // Returns the rows of `all` that are joined, and their mappers.
   const PageMappers& mappers() const { return mappers_; }
   const SharedRates& rates() const { return rates_; }
   const SharedPages& shared_pages() const { return shared_; }
-  // A row for each page of a file, on the file's clock. Ascending by name.
+  // Returns a row for each page of a file, on the file's clock. Ascending by name.
   const EvidenceTable& pages() const { return pages_; }
   const SuspectedChanges& suspected() const { return changes_.suspected(); }
 
@@ -57,13 +57,14 @@ class JoinedPages {
     std::uint32_t piece;
     std::uint32_t page;
   };
-  // Ascending by both.
+  // Returns places, ascending by both.
   const std::vector<Place>& places() const { return places_; }
-  // The pages of the file that are of both.
+  // Returns the pages of the file that are in both.
   VpnRange PagesAt(Place place) const;
-  // The part of the file's clock that runs for the mappers of a row of pages(); 0: for none.
+  // Returns the part of the file's clock that runs for the mappers of a row of pages(); 0: none of
+  // it.
   double PartOfClock(std::size_t page) const { return part_of_clock_[page]; }
-  // Returns how many of the pages the target maps, whoever's evidence they are known by.
+  // Returns how many of the pages the target maps, whichever mapper's evidence made them known.
   double MappedBy(TargetId target) const;
   double known_pages() const;  // each page once
   // Both return a value for each row of pages(): the file's clock in the last epoch, and the part
@@ -72,7 +73,8 @@ class JoinedPages {
   std::vector<double> Running() const;
   std::vector<double> Watched() const;
 
-  // The clock of a file of mappers(): in the last epoch, and remembered like the file's evidence.
+  // Returns the clock of a file of mappers(): in the last epoch, and remembered like the file's
+  // evidence.
   TargetTime Clock(std::size_t file) const;
 
   // Returns `table` with one row for each page, on its file's clock, and adds the clocks to
@@ -81,7 +83,7 @@ class JoinedPages {
 
  private:
   bool FollowMappings(const EpochProfile& profile, const EvidenceTable& all);
-  // `mappers_hold`: processes map the same pages as before, and the rows are those of before.
+  // `mappers_hold`: processes map the pages that they mapped before, and the rows are unchanged.
   void LearnRates(const EvidenceTable& all, const TargetTimes& times, bool mappers_hold);
   void FindPlaces();
   PageKey EndOfPiece(std::uint32_t piece) const;
@@ -96,7 +98,7 @@ class JoinedPages {
   std::vector<double> OnClock(double TargetTime::* time) const;
 
   SharedPages shared_;
-  std::vector<std::tuple<TargetId, TargetId, Vpn, Vpn, Vpn>> parts_;  // that shared_ has
+  std::vector<std::tuple<TargetId, TargetId, Vpn, Vpn, Vpn>> parts_;  // the parts of shared_
   PageMappers mappers_;
   SharedRates rates_;
   EvidenceTable pages_;

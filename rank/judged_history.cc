@@ -18,11 +18,11 @@ namespace {
 // the other looks are no fair sample.
 constexpr double kMostBegunBefore = 0.1;
 
-// Refits the rates of the pages within each choice apart from those outside of it: posterior means
-// under one prior for both would pull the chosen pages towards the mean of all.
+// Refits the rates of the pages within each choice separately from those outside of it. Posterior
+// means under one prior for both would pull the chosen pages towards the mean of all.
 class Judge {
  public:
-  // Looks at pages of one target that are alike.
+  // Looks at similar pages of one target.
   struct Cell {
     std::size_t target;
     std::uint8_t choice;
@@ -44,7 +44,7 @@ class Judge {
 
   const RateFit& fit() const { return fit_; }
 
-  // One for each choice.
+  // Returns one rate for each choice.
   std::vector<double> HitRates(const std::vector<Cell>& cells, const RateColumns& rates) {
     std::vector<double> result;
     for (std::size_t choice = 0; choice < priors_.size() / 2; ++choice) {
@@ -67,7 +67,7 @@ class Judge {
   }
 
  private:
-  // The mean rate of each target's pages on one side.
+  // Returns the mean rate of each target's pages on one side.
   std::vector<double> MeansOf(const std::vector<Cell>& cells, std::size_t choice, bool inside,
                               const RateColumns& rates) {
     for (RateKind& kind : kinds_) kind.pieces = 0;
@@ -99,16 +99,17 @@ class Judge {
   std::vector<RateKind> kinds_;
   RateFit fit_;
   std::vector<Target> targets_;
-  std::vector<std::vector<double>> priors_;  // of the last estimate: outside and inside each choice
+  // Priors of the last estimate: outside and inside each choice.
+  std::vector<std::vector<double>> priors_;
 };
 
-// The first page of the group of so many pages that holds this one.
+// Returns the first page of the group of so many pages that holds this one.
 PageKey GroupOf(PageKey key, std::uint64_t pages) {
   return {key.target, Vpn(key.vpn.value() / pages * pages)};
 }
 
-// Blocks with pages that were looked at for no time: a probe from before the epoch had found them
-// already. What the epoch tells of the block's other pages is of pages chosen for being slow.
+// Returns blocks with pages that were looked at for no time, because a probe from before the epoch
+// had already found them. The other pages of such a block were selected for being slow.
 std::vector<PageKey> BlocksBegunBefore(const EvidenceTable& epoch, const RateView& view) {
   std::vector<PageKey> blocks;
   for (std::size_t row = 0; row < epoch.size(); ++row) {
@@ -119,7 +120,8 @@ std::vector<PageKey> BlocksBegunBefore(const EvidenceTable& epoch, const RateVie
   return blocks;
 }
 
-// The fewest groups that were looked at within a choice, or outside of it, for each choice.
+// Returns, for each choice, the smaller of two numbers of groups: those looked at within it, and
+// those outside of it.
 std::vector<std::size_t> GroupsOnEitherSide(std::span<const std::uint32_t> group_of,
                                             std::span<const std::uint8_t> choice_of,
                                             std::size_t choices) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hit rate of pages that were chosen before an epoch, judged by what that epoch's accessed bits
-// tell alone. Only rank/ uses it.
+// The hit rate of pages that were chosen before an epoch, judged by the accessed bits of that epoch
+// alone. Only rank/ uses it.
 
 #pragma once
 
@@ -24,16 +24,17 @@ class JudgedHistory {
  public:
   explicit JudgedHistory(std::size_t choices) : choices_(choices) {}
 
-  // `epoch`: the evidence of an epoch alone, and `times` its CPU times; `chosen` before it.
+  // `epoch` is the evidence of an epoch alone, and `times` its CPU times. `chosen` was chosen
+  // before the epoch.
   void Add(const EvidenceTable& epoch, const TargetTimes& times, const ChosenSpans& chosen);
 
-  // One for each choice; nullopt: no accessed bit was read after a choice. Pages that were not
-  // chosen, those of `unknown` among them, are taken to be as hot as those of them that were looked
-  // at.
+  // Returns one rate for each choice; nullopt: no accessed bit was read after a choice. Pages that
+  // were not chosen, including those of `unknown`, are assumed to be as hot as those of them that
+  // were looked at.
   std::vector<std::optional<HitRate>> Estimate(std::span<const UnknownPages> unknown = {}) const;
 
  private:
-  // Looks at pages of one group that are alike.
+  // Looks at similar pages of one group.
   struct Entry {
     PageKey group;  // its first page
     std::uint32_t kind;
@@ -44,7 +45,7 @@ class JudgedHistory {
   struct TargetPages {
     TargetId target;
     double cpu_seconds = 0;
-    double pages = 0;                    // known at most
+    double pages = 0;                    // the most that were known
     std::vector<double> chosen_seconds;  // pages x CPU time, by choice
   };
 

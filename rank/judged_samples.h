@@ -18,11 +18,11 @@ class JudgedSamples {
  public:
   explicit JudgedSamples(std::size_t choices) : hits_(choices) {}
 
-  // `epoch`: the evidence of an epoch alone; `chosen` before it.
+  // `epoch` is the evidence of an epoch alone. `chosen` was chosen before the epoch.
   void Add(const EvidenceTable& epoch, const ChosenSpans& chosen);
 
-  // One for each choice; nullopt: no page was sampled after a choice. The intervals are Wilson's
-  // for a share of counts (JASA 22, 1927).
+  // Returns one rate for each choice; nullopt: no page was sampled after a choice. The intervals
+  // are Wilson's for a share of counts (JASA 22, 1927).
   std::vector<std::optional<HitRate>> Estimate() const;
 
  private:

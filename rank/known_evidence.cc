@@ -87,7 +87,7 @@ RankBasis KnownEvidence::BasisFor(RankWeight weight, RankModel model, RankUse us
                            .memory_samples_alone = samples_ && !bits_ &&
                                                    SamplesAreOfMemoryAlone() && with_accesses_ == 0,
                            .accesses = Best()};
-  // Without rates nobody expects accesses to memory.
+  // Accesses to memory cannot be estimated without rates.
   if (!evidence.memory && !evidence.misses && !evidence.memory_samples_alone && epochs_ > 0 &&
       model == RankModel::kRate) {
     evidence.why_no_memory = WhyMemoryIsNotTold();

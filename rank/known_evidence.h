@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells if epochs have what a ranking or a judge goes by.
+// Tells if epochs have the evidence that a ranking or a judge needs.
 
 #pragma once
 
@@ -17,38 +17,38 @@ namespace tmprof {
 
 class KnownEvidence {
  public:
-  // `models_cache`: a model of the last-level cache tells which accesses reach memory where too few
-  // of them were sampled.
+  // `models_cache`: a model of the last-level cache tells which accesses reach memory if too few of
+  // them were sampled.
   explicit KnownEvidence(bool models_cache = false) : models_cache_(models_cache) {}
 
   void Look(const EpochProfile& epoch);
 
-  // Refuses misses where accesses were counted without a cache model, or nobody counted: they are
-  // then unknown, not 0. Refuses accesses to memory if no accessed bits were read, or, without a
-  // model of the cache, if none were sampled or samples of time are among them. Other evidence has
-  // no such gaps, nor has what holds no epoch.
+  // Refuses misses if accesses were counted without a cache model, or were not counted: they are
+  // then unknown, not 0. Refuses accesses to memory if no accessed bits were read. Without a model
+  // of the cache, also refuses them if none were sampled or if samples of time are among them.
+  // Other evidence has no such gaps. If there is no epoch, nothing is refused.
   Status Require(RankSource source, std::string attempted, std::string object) const;
 
-  // The source to go by unless another one is asked for: exact accesses where all epochs with pages
-  // have them, else accessed bits, samples or both, else exact accesses of some epochs.
+  // Returns the source to use unless another one is requested. It is exact accesses if all epochs
+  // with pages have them, else accessed bits, samples or both, else exact accesses of some epochs.
   RankSource Best() const;
   // True if enough accesses to memory, of pages whose accessed bits were read at some time, were
   // sampled to tell what access rates are worth.
   bool SamplesTellMemory() const;
   // True if samples do, or a cache is modelled, and the rank model estimates rates.
   bool TellsMemory(RankModel model) const;
-  // Returns what a ranking by the weight goes by. Precondition: the weight is not kStall.
+  // Returns the basis of a ranking by the weight. Precondition: the weight is not kStall.
   RankBasis BasisFor(RankWeight weight, RankModel model, RankUse use) const;
   RankSource BestToJudgePlacement(RankModel model) const {
     return BasisFor(RankWeight::kMemory, model, RankUse::kShow).source;
   }
-  // Returns what the choice goes by. Refuses as Require() does, and says by what it was attempted.
-  // Refuses the weight kStall.
+  // Returns the basis of the choice. Refuses what Require() refuses, and the weight kStall. The
+  // error names the attempt.
   Result<RankBasis> Choose(const RankChoice& asked, RankModel model, RankUse use,
                            std::string attempted, std::string object) const;
 
  private:
-  // Counts samples of pages whose accessed bits were read, until there are enough.
+  // Counts samples of pages whose accessed bits were read, up to the number needed.
   void LookAtSampled(const EpochProfile& epoch);
   bool SamplesAreOfMemoryAlone() const { return samples_are_of_memory_ && !samples_of_time_; }
   bool TellsMisses() const { return with_misses_ > 0 && with_misses_ == with_pages_; }

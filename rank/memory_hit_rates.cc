@@ -20,16 +20,17 @@
 namespace tmprof {
 namespace {
 
-// Enough to know a standard deviation to a tenth.
+// So many draws tell a standard deviation to a tenth.
 constexpr int kMemoryDraws = 64;
 constexpr std::uint64_t kSeed = 1;
-// The model errs itself: worths of pages of one rate are no Gamma distribution, and the worth is no
-// curve of few pieces. docs/accuracy.md ("Accesses to memory") has by how much.
+// The model has errors of its own: worths of pages of one rate do not follow a Gamma distribution,
+// and the worth is no curve of few pieces. docs/accuracy.md ("Accesses to memory") has the size of
+// the errors.
 constexpr double kMemoryModelError = 0.02;
-// Pages whose rates differ by less than this part of an octave are alike.
+// Pages whose rates differ by less than this part of an octave count as alike.
 constexpr int kStepsPerOctave = 8;
 
-// A Gamma distribution of scale 1 as points, evenly apart in their logarithms.
+// A Gamma distribution of scale 1 as points, evenly spaced in their logarithms.
 struct Spread {
   static constexpr std::size_t kPoints = 32;
   std::array<double, kPoints> value;
@@ -76,10 +77,11 @@ std::vector<MemoryKind> MemoryKindsOf(const RatedRows& rated, std::span<const Me
   std::map<std::tuple<TargetId, long, double, double, long, bool>, MemoryKind> kinds;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const MemoryRow& row = rows[i];
-    // What has exited cannot be placed.
+    // A process that has exited cannot be placed.
     if (any_is_there && !rated.rows[i].is_there) continue;
     const SampledPages& seen = row.seen;
-    // A kind's rate does not depend on its samples: they would choose their class themselves.
+    // A kind's rate does not depend on its samples, because these would otherwise choose their
+    // class themselves.
     const long rate = std::lround(kStepsPerOctave * std::log2(std::max(seen.rate, 1e-9)));
     const long samples = std::lround(kSampleSteps * seen.samples);
     const auto [kind, is_new] =
@@ -124,7 +126,8 @@ class MemoryCurve {
            weights_.basis() == MemoryBasis::kCacheModel;
   }
 
-  // The oracle's hit rate at each capacity, then the attainable one at each, with intervals.
+  // Returns the oracle's hit rate at each capacity, then the attainable one at each, with
+  // intervals.
   std::vector<HitRate> Estimate() {
     const std::size_t count = 2 * capacities_.size();
     std::vector<double> sums(count);
@@ -162,8 +165,8 @@ class MemoryCurve {
     return rows;
   }
 
-  // Samples tell of pages of which nothing else is known. A model of the cache does not. Pages of a
-  // target of which none was looked at are like those of all.
+  // Samples cover pages of which nothing else is known. A model of the cache does not. Pages of a
+  // target of which none was looked at are assumed to be like those of all.
   void FindUnknownParts(const std::vector<UnknownPages>& unknown) {
     if (weights_.basis() != MemoryBasis::kCacheModel) return;
     std::map<TargetId, double> looked_at;
@@ -205,7 +208,7 @@ class MemoryCurve {
                                    : spreads_.emplace(shape, SpreadOf(shape)).first->second;
   }
 
-  // The oracle's share at each capacity, then that of the pages of the highest score.
+  // Returns the oracle's share at each capacity, then that of the pages of the highest score.
   std::vector<Share> Read(const MemoryWeights& weights) {
     std::vector<Heat> parts;
     std::vector<Share> chosen(capacities_.size());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hit rates of accesses to memory that one state of the evidence tells. Only rank/ uses it.
+// Computes the hit rates of accesses to memory that one state of the evidence tells. Only rank/
+// uses it.
 
 #pragma once
 
@@ -13,8 +14,8 @@
 
 namespace tmprof {
 
-// One for each capacity, without history; no rates where neither samples nor a model of the
-// cache tell what access rates are worth. `rows` are parallel to those of `rated`.
+// Returns one result for each capacity, without history. It has no rates if neither samples nor a
+// model of the cache tell what access rates are worth. `rows` are parallel to those of `rated`.
 std::vector<HitRates> MemoryHitRatesOf(const RatedRows& rated, std::span<const MemoryRow> rows,
                                        const MemoryScale& scale,
                                        std::span<const PageCount> capacities);

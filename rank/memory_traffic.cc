@@ -14,7 +14,7 @@
 namespace tmprof {
 namespace {
 
-// Details of samplers: what was sampled and was no access to memory at a known address.
+// Details of samplers: samples that were no access to memory at a known address.
 constexpr std::array<std::string_view, 5> kDropped = {"served_by_cache", "not_demand", "uncached",
                                                       "unknown_source", "no_address"};
 
@@ -25,7 +25,7 @@ auto FindSampler(const std::vector<SourceStatus>& sources) {
   });
 }
 
-// Half of what is known is forgotten when there is more, so that a daemon follows what programs do.
+// Half of the pairs is forgotten when there are more, so that a daemon follows changes of programs.
 constexpr double kMostPairs = 4096;
 
 std::optional<double> DetailOf(const SourceStatus& source, std::string_view name) {
@@ -55,7 +55,7 @@ double CpuSecondsOf(const EpochProfile& epoch) {
   return used;
 }
 
-// Adds the first count: two counters at once would count the same misses twice.
+// Adds the first count only: two counters at once would count the misses twice.
 void AddCounted(const EpochProfile& epoch, CountedMisses& sum) {
   for (const SourceStatus& source : epoch.sources) {
     if (source.state != SourceState::kActive) continue;
@@ -67,7 +67,7 @@ void AddCounted(const EpochProfile& epoch, CountedMisses& sum) {
   }
 }
 
-// Half of the count is forgotten when there is more, as of pairs.
+// Half of the count is forgotten when its time is longer.
 constexpr double kMostCountedSeconds = 60;
 
 }  // namespace
@@ -102,7 +102,7 @@ void MemoryTraffic::Look(const EpochProfile& epoch) {
   const auto sampler = FindSampler(epoch.sources);
   if (sampler == epoch.sources.end() || !sampler->observations) return;
   const double duty = sampler->duty_cycle.value_or(1.0);
-  // The lost samples are taken to be of memory as often as the delivered ones.
+  // Lost samples are assumed to be of memory as often as the delivered ones.
   const auto counted = static_cast<double>(*sampler->observations);
   double delivered = counted;
   for (const NamedCount& each : sampler->details) {

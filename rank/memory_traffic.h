@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often a program reaches memory at all: what placement changes is a part of that.
+// Tells how often a program reaches memory at all. Placement changes a part of that.
 
 #pragma once
 
@@ -19,19 +19,20 @@ struct SamplePairs {
   double of_one_line = 0;
 };
 
-// Misses that a counter counted, which samples none (base/sample_pairs.h).
+// Misses that a counter counted without sampling any (base/sample_pairs.h).
 struct CountedMisses {
   double misses = 0;
   double cpu_seconds = 0;  // of all targets while it counted
 };
 
-// Tells how many accesses to memory a sample stands for, and what samples of time say of lines.
+// Tells how many accesses to memory a sample stands for, and how samples of time are spread over
+// lines.
 class SampleScale {
  public:
   void Look(const EpochProfile& epoch);
 
-  // Returns what the latest epoch that tells it says. nullopt: no epoch did, or the samples of two
-  // samplers were added up, or samples of time with them.
+  // Returns the value of the latest epoch that tells it. nullopt: no epoch did, or the samples of
+  // two samplers, or samples of time, were added up with them.
   std::optional<double> accesses_per_sample() const {
     return is_mixed_ ? std::nullopt : accesses_per_sample_;
   }
@@ -65,10 +66,10 @@ class MemoryTraffic {
     // PEBS) are left out.
     double CostOf(double seconds) const { return accesses_per_second * seconds; }
   };
-  // nullopt: no sampler told what a sample stands for, and none counted misses, or no target ran
-  // while one was on.
+  // nullopt: no target ran while a sampler or a counter of misses was on, or no sampler told what a
+  // sample stands for.
   std::optional<Told> Tell() const;
-  // CPU time of all targets in all epochs, whatever was sampled.
+  // Returns the CPU time of all targets in all epochs, sampled or not.
   double cpu_seconds() const { return all_seconds_; }
 
  private:

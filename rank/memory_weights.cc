@@ -23,7 +23,7 @@ double SamplesOf(std::span<const SampledPages> seen) {
   return samples;
 }
 
-// Nobody could sample a target that did not run while a sampler was on.
+// A target that did not run while a sampler was on could not be sampled.
 bool CouldBeSampled(const MemoryRow& row) { return row.looked_at && row.seen.seconds > 0; }
 
 // Returns how many accesses that are not hidden could be sampled.
@@ -51,8 +51,8 @@ double SumOf(const std::map<TargetId, double>& seconds) {
   return sum;
 }
 
-// A target may have a million rows. Rates, and times in which pages could be sampled, that differ
-// by less than this part of an octave are taken for one.
+// A target may have a million rows. Rates, and times in which pages could be sampled, are taken as
+// equal if they differ by less than this part of an octave.
 constexpr int kStepsPerOctaveApart = 32;
 
 double Rounded(double value) {
@@ -73,10 +73,10 @@ constexpr double kErrorOfTotal = 4;
 
 constexpr double kBytesOfLine = 64;
 
-// One page: those that were looked at have some room in the cache.
+// One page, because looked-at pages have some room in the cache.
 constexpr double kSmallestCache = kBasePageBytes;
 
-// Half a sample or counted miss more than there are keeps the order of pages where there is none.
+// Half a sample or counted miss is added, which keeps the order of pages if there is none.
 constexpr double kSamplesMore = 0.5;
 
 // Shapes of the rates of a page's lines, from 1/32, where a few lines have nearly all accesses, to
@@ -84,8 +84,8 @@ constexpr double kSamplesMore = 0.5;
 // "Ranked by a model of the cache"), and accessed bits do not tell where.
 constexpr std::array kEvenness = {1.0 / 32, 1.0 / 8, 1.0 / 2, 2.0, 128.0};
 
-// Rows without samples that are alike become one. Those with samples have rounded rates, too: a
-// rate of their own would put them into another class than those without.
+// Joins similar rows without samples. Rows with samples have rounded rates, too: a rate of their
+// own would put them into another class than rows without.
 class SeenOfTarget {
  public:
   void Add(SampledPages seen) {
@@ -257,7 +257,7 @@ bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, const MemoryScal
   std::map<TargetId, double> speed;
   for (const MemoryRow& row : rows) {
     speed[row.target] = row.speed;
-    // All that is known of the others is that they were sampled.
+    // Of the other rows it is only known that they were sampled.
     if (!row.looked_at) continue;
     OfRate& of_rate = by_rate[Rounded(row.seen.rate * row.speed)];
     of_rate.pages += row.seen.times * row.seen.pages;
@@ -335,7 +335,7 @@ const MemoryWorth& MemoryWeights::WorthOf(TargetId target) const {
 
 MemoryWeights::Weight MemoryWeights::Of(const MemoryRow& row) const {
   const MemoryWorth::Moments moments = WorthOf(row.target).OfPages(row.seen);
-  // Samples tell by themselves what a prefetcher leaves.
+  // Samples already exclude accesses that a prefetcher hides.
   const double seen = basis_ == MemoryBasis::kSamples ? 1 : 1 - row.hidden;
   return {.mean = units_per_sample_ * seen * moments.mean,
           .relative_sd = moments.mean > 0 ? std::sqrt(moments.variance) / moments.mean

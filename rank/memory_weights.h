@@ -22,32 +22,32 @@ namespace tmprof {
 struct MemoryRow {
   TargetId target;  // or the name of a file that several processes map
   SampledPages seen;
-  // False: no accessed bit of them was read, so that their rate is that of any page. They are there
-  // because they were sampled, and tell nothing of what a rate is worth.
+  // False: none of their accessed bits was read, so that their rate is that of any page. Such rows
+  // exist because they were sampled, and do not tell what a rate is worth.
   bool looked_at = true;
   // CPU time in which the target accesses its pages at their rates. Only its ratio to that of other
-  // rows matters: their pages are in one cache. That of a file is made of its mappers' CPU time,
-  // and is no CPU time beside theirs.
+  // rows matters, because their pages are in one cache. A file's is made of its mappers' CPU time
+  // and must not be added to theirs.
   double speed = 1;
-  // Share of its accesses to memory, in [0, 1], of which a prefetcher hides the latency and which
-  // no counter or sampler of misses sees. 0, too, where nothing tells it.
+  // Share of its accesses to memory, in [0, 1], whose latency a prefetcher hides and which no
+  // counter or sampler of misses sees. It is also 0 if it is unknown.
   double hidden = 0;
 };
 
 struct MemoryScale {
   double units_per_sample = 1;  // a weight is in units, such as accesses
-  // Size of the last-level cache, as far as pages that were looked at use it. nullopt: no cache is
-  // modelled where samples are too few.
+  // Size of the last-level cache, reduced to the part that looked-at pages use. nullopt: no cache
+  // is modelled if samples are too few.
   std::optional<double> llc_bytes = std::nullopt;
   SamplePairs pairs = {};  // tell how evenly the lines of pages are used
-  // Misses of the pages that were looked at, which tell the same, and how many accesses reach
-  // memory at all. nullopt: nobody counted them.
+  // Misses of the looked-at pages. They also tell how evenly lines are used, and how many accesses
+  // reach memory at all. nullopt: they were not counted.
   std::optional<CountedMisses> counted = std::nullopt;
 };
 
-// Pages that were not looked at are taken to use as much of the cache as those that were: these
-// have their part of it. `resident`: all pages that there are; nullopt: unknown, and taken to be
-// those. Processes that ran one after another are taken to have run at a time.
+// Pages that were not looked at are assumed to use as much of the cache as those that were, which
+// get their part of it. `resident`: all existing pages; nullopt: unknown, and assumed to be the
+// looked-at ones. Processes that ran one after another are treated as if they had run together.
 MemoryScale ScaleOf(const SampleScale& samples, std::optional<std::uint64_t> llc_bytes,
                     PageCount looked_at, std::optional<PageCount> resident);
 
@@ -55,15 +55,15 @@ enum class MemoryBasis : std::uint8_t {
   kSamples,     // tell what access rates are worth
   kCacheModel,  // tells which accesses reach memory, while samples are too few
   kAllCached,   // all pages have room in the modelled cache: no access reaches memory
-  kProportion,  // each access is worth the same
+  kProportion,  // each access has one worth
 };
 
-// Learns for each target what its access rates are worth. Targets with too few samples to tell have
-// one worth together. If even all samples are too few, a cache of known size is modelled. Where the
-// size is unknown, or there are samples although the cache has room for all pages, each access is
-// taken to be worth the same. Either way the counted misses are shared out among all accesses to
-// memory that are not hidden. Without a count half a sample more than there are is, or, if no
-// sampler was on, each counts as one.
+// Learns for each target what its access rates are worth. Targets with too few samples share one
+// worth. If even all samples are too few, a cache of known size is modelled. If its size is
+// unknown, or if there are samples although the cache has room for all pages, each access has one
+// worth. In either case the counted misses are shared out among all accesses to memory that are not
+// hidden. Without a count their number is half a sample more than there are. If no sampler was on,
+// each access counts as one.
 class MemoryWeights {
  public:
   explicit MemoryWeights(std::span<const MemoryRow> rows, const MemoryScale& scale = {});
@@ -81,16 +81,15 @@ class MemoryWeights {
   };
   Weight Of(const MemoryRow& row) const;
 
-  // Draws worths that are as likely, given the samples. Without enough of them, how evenly the
-  // lines of pages are used is drawn, too. Precondition: the basis is kSamples or
-  // kCacheModel.
+  // Draws worths that are as likely, given the samples. Without enough samples it also draws how
+  // evenly the lines of pages are used. Precondition: the basis is kSamples or kCacheModel.
   MemoryWeights Draw(std::mt19937_64& random) const;
 
  private:
   MemoryWeights() = default;
 
-  // Returns false, and changes nothing, if the cache should hold all pages, but misses were
-  // sampled, or more counted than it takes to fill it with them once.
+  // Returns false, and changes nothing, if the model holds all pages in the cache although misses
+  // contradict it: they were sampled, or more were counted than it takes to fill the cache once.
   bool ModelCache(std::span<const MemoryRow> rows, const MemoryScale& scale, double samples);
 
   double units_per_sample_ = 1;

@@ -15,8 +15,8 @@
 namespace tmprof {
 namespace {
 
-// All classes have as many pages, but that the fastest is cut in half again and again: a small tier
-// 1 holds a part of it. No cut leaves a class fewer pages than this.
+// All classes have equal numbers of pages, except that the fastest is cut in half repeatedly,
+// because a small tier 1 holds a part of it. No cut leaves a class fewer pages than this.
 constexpr std::size_t kMostClasses = 16;
 constexpr int kMostCuts = 4;
 constexpr double kFewestCut = 4;
@@ -27,7 +27,7 @@ constexpr std::array kSlopes = {0.0, 0.5, 1.0};
 constexpr std::array kSteps = {0.1, 0.3, 1.0, 2.0};
 constexpr std::array kShapes = {0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0, 128.0};
 constexpr double kShapeUntold = 2;  // the median of those above, as good as any without samples
-// The spread is no Gamma distribution: likelihoods of its shapes say half of what they seem to.
+// The spread is no Gamma distribution, so that likelihoods of its shapes count half.
 constexpr double kTrustInShapes = 0.5;
 constexpr int kRounds = 3;
 constexpr int kNewtonSteps = 50;

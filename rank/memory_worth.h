@@ -24,47 +24,48 @@ struct SampledPages {
 };
 
 // The caches decide what an access rate is worth: the fastest pages of a program may never leave
-// them. So the worth of a rate, samples of a page in a second, is learned from the samples of all
-// pages of about that rate. It may fall where rates rise.
+// them. The worth of a rate is samples of a page in a second. It is learned from the samples of all
+// pages of about that rate, and it may fall when rates rise.
 class MemoryWorth {
  public:
-  // Fewer samples tell too little of which rates are worth more than others.
+  // With fewer samples it is unknown which rates are worth more than others.
   static constexpr double kFewestSamples = 30;
 
   // Deterministic. Precondition: there are samples, and time to take them.
   explicit MemoryWorth(std::span<const SampledPages> seen);
 
-  // Takes each access to be worth so many samples.
+  // Gives each access a worth of so many samples.
   static MemoryWorth InProportion(double samples_per_access);
 
-  // A model of the cache, and how many samples an access is worth that reaches memory by it.
+  // A model of the cache, and the worth in samples of an access that reaches memory by it.
   struct ModelledCache {
     CacheModel model;
     double samples_per_access;
     double chance;  // of being right
   };
-  // Takes one of these to be right; their chances sum to 1. `speed`: seconds of the models' clock
-  // in a second in which pages are accessed at their rates.
+  // Assumes that one of these models is right; their chances sum to 1. `speed`: seconds of the
+  // models' clock in a second in which pages are accessed at their rates.
   static MemoryWorth ByCache(std::vector<ModelledCache> caches, double speed);
 
-  // The expected samples of a page in a second, whatever its own samples are.
+  // Returns the expected samples of a page in a second, whatever its own samples are.
   double OfRate(double rate) const;
 
   struct Moments {
     double mean = 0;
     double variance = 0;
   };
-  // Expected samples of each of these pages in a second, given their own. They are distributed as a
+  // Returns the expected samples of each of these pages in a second, given their own. They follow a
   // Gamma distribution of the shape ShapeOf().
   Moments OfPages(const SampledPages& seen) const;
   double ShapeOf(const SampledPages& seen) const { return shape_ + seen.samples; }
 
-  // Draws worths from their posterior, given the samples (Laplace's approximation). The draw has
-  // nothing to draw from itself.
+  // Draws worths from their posterior, given the samples (Laplace's approximation). The result
+  // cannot be drawn from again.
   MemoryWorth Draw(std::mt19937_64& random) const;
-  // Takes this one of the caches, and this shape, to be right. Precondition: made by ByCache().
+  // Assumes that this one of the caches, and this shape, are right. Precondition: made by
+  // ByCache().
   MemoryWorth WithCache(std::size_t cache, double shape) const;
-  // Any shape that ShapeOf() may tell of pages without samples, each as likely as the others.
+  // Draws any shape that ShapeOf() may tell of pages without samples, each with one probability.
   static double DrawShape(std::mt19937_64& random);
 
  private:

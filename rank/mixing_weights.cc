@@ -9,30 +9,32 @@
 namespace tmprof {
 namespace {
 
-// Of the log-likelihood of all observations: less is no difference.
+// Smallest difference of the log-likelihood of all observations that counts.
 constexpr double kNothingGained = 0.5;
-// Some ten are usual.
+// Some ten iterations are usual.
 constexpr int kMostIterations = 60;
-// Of a quadratic's diagonal, added to it: candidates may be such that no observation tells them
-// apart.
+// Part of a quadratic's diagonal that is added to it, because no observation may tell some
+// candidates apart.
 constexpr double kRidge = 1e-9;
-// Relative: less is rounding.
+// Smaller relative differences are rounding.
 constexpr double kRounding = 1e-9;
 // Each fourth candidate of a smooth family is near enough to any other to find where to go, and the
 // curvature of a fourth of them costs a sixteenth.
 constexpr std::size_t kFirstTried = 4;
-// Of the log-likelihood, for a candidate to be believed in: chance alone gives as much once in
-// e^kLeastEvidence fits.
+// Gain of the log-likelihood that a candidate needs to be believed in. Chance alone gives as much
+// once in e^kLeastEvidence fits.
 constexpr double kLeastEvidence = 5;
-// Far from the right weights these gain about as much as Newton's, and need no curvature.
+// The first steps are by expectation. Far from the right weights these gain about as much as
+// Newton's, and need no curvature.
 constexpr int kFirstByExpectation = 4;
-// Nothing that could be seen, and not ruled out either.
+// So small a weight could not be seen, and is not ruled out either.
 constexpr double kHardlyAny = 1e-6;
 // A step that must be shorter gains less than one by expectation.
 constexpr double kShortestStep = 1.0 / 64;
-// Of a row's mass in one step: Newton's method only doubles what is far too little.
+// Most of a row's mass that one step may take: Newton's method only doubles a mass that is far too
+// small.
 constexpr double kMostLost = 0.9;
-// Of what the slope promises; a step that gains less has gone too far (Armijo).
+// Least part of the gain that the slope promises. A step that gains less has gone too far (Armijo).
 constexpr double kLeastGain = 0.1;
 
 double Dot(const double* a, const double* b, std::size_t begin, std::size_t end) {
@@ -63,14 +65,14 @@ class NonNegativeQuadratic {
       if (steepest == n_) break;
       positive_.push_back(steepest);
       SolveForPositive();
-      // By rounding alone.
+      // Only rounding leads here.
       if (v_[steepest] == 0) useless_.push_back(steepest);
     }
     return std::move(v_);
   }
 
  private:
-  // Of those at 0, the one by which most is gained; n_: by none.
+  // Returns the one of those at 0 that gains the most; n_: none gains.
   std::size_t Steepest() const {
     std::size_t steepest = n_;
     double most = 0;
@@ -103,7 +105,7 @@ class NonNegativeQuadratic {
     }
   }
 
-  // Of H v = b among those that are positive: Cholesky.
+  // Solves H v = b among those that are positive, by Cholesky decomposition.
   std::vector<double> Solution() const {
     const std::size_t m = positive_.size();
     std::vector<double> lower(m * m);
@@ -133,8 +135,8 @@ class NonNegativeQuadratic {
   std::vector<std::size_t> useless_;
 };
 
-// `near`, or a few candidates, among which the others come in as they prove to be needed; but none
-// is ruled out.
+// Starts from `near`, or from a few candidates. The others come in when they prove to be needed,
+// and none is ruled out.
 std::vector<double> StartOf(std::size_t candidates, std::span<const double> near) {
   std::vector<double> weights(candidates, kHardlyAny);
   for (std::size_t j = 0; j < std::min(candidates, near.size()); ++j) {
@@ -171,7 +173,7 @@ class Fit {
   }
 
  private:
-  // Of the log-likelihood, by each candidate's weight.
+  // Finds the slope of the log-likelihood for each candidate's weight.
   void FindSlopes() {
     std::ranges::fill(slope_, 0.0);
     for (std::size_t k = 0; k < rows_.size(); ++k) {
@@ -185,7 +187,7 @@ class Fit {
     for (std::size_t j = 0; j < weights_.size(); ++j) weights_[j] *= slope_[j] / observations_;
   }
 
-  // Those with a weight, and where one would gain the most.
+  // Returns candidates that have a weight, and those where one would gain the most.
   std::vector<std::size_t> Promising() const {
     std::vector<std::size_t> promising;
     const std::size_t n = weights_.size();
@@ -236,7 +238,8 @@ class Fit {
     return true;
   }
 
-  // As far as all observations become enough more likely; 0: not even near here.
+  // Returns how far to go before some observation gains too little likelihood; 0: not even a
+  // little.
   double ShareOfTheWay(const std::vector<double>& there) const {
     std::vector<double> growth(rows_.size());  // of a row's mass, all the way
     double promised = 0;
@@ -287,10 +290,10 @@ class Pruning {
   }
 
  private:
-  // But for what rounding leaves to others.
+  // True if this one has all weight, except for what rounding leaves to others.
   bool HasAll(std::size_t j) const { return 1 - weights_[j] <= kRounding; }
 
-  // Of the log-likelihood.
+  // Returns the loss of log-likelihood without this candidate.
   double LossWithout(std::size_t j) const {
     double loss = observations_ * std::log1p(-weights_[j]);
     for (std::size_t k = 0; k < rows_.size(); ++k) {
