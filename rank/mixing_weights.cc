@@ -238,8 +238,8 @@ class Fit {
     return true;
   }
 
-  // Returns how far to go before some observation gains too little likelihood; 0: not even a
-  // little.
+  // Returns the largest tried part of the step that makes all observations together likelier by
+  // enough; 0: not even a short one does.
   double ShareOfTheWay(const std::vector<double>& there) const {
     std::vector<double> growth(rows_.size());  // of a row's mass, all the way
     double promised = 0;

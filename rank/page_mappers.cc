@@ -58,7 +58,7 @@ std::vector<VpnRange> ShownTwice(const std::vector<PartOfFile>& parts) {
   return twice;
 }
 
-// Where parts begin or end, ascending.
+// Returns the places where parts begin or end, ascending.
 std::vector<Vpn> EdgesOf(const std::vector<PartOfFile>& parts) {
   std::vector<Vpn> edges;
   for (const PartOfFile& part : parts)

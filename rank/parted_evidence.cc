@@ -10,12 +10,12 @@
 namespace tmprof {
 namespace {
 
-// What weighs less than this part of a sample says nothing of its page that its region does not:
-// four half-lives after a single one, or three times as long as rates last.
+// Fewer samples of a page than this say no more about it than its region does. A single sample
+// falls below it after four half-lives, or after three times as long as rates last.
 constexpr double kTellsApart = 1.0 / 16;
 
-// Before samples come back to any page, rates of a region's pages are supposed to vary by their
-// mean; a quarter of a page that they should come back to says as much.
+// Assumed variation of the rates of a region's pages, relative to their mean, before samples come
+// back to any page. A quarter of a page that they should come back to counts as much.
 constexpr double kSpreadSupposed = 1;
 constexpr double kSpreadBelieved = 0.25;
 
@@ -23,8 +23,8 @@ bool IsRegion(std::uint32_t span_pages) { return !IsOneEntry(span_pages); }
 
 double OfItsOwn(const Evidence& evidence) { return evidence.samples() + evidence.accesses; }
 
-// Whether the epoch builder cut these records, neighbours, from one region, for the samples of a
-// page: of each look and of the time at risk both have what the region has.
+// True if the epoch builder cut these two neighbouring records from one region because of the
+// samples of a page: each look and the time at risk of both are the region's.
 bool AreOfOneRegion(const PageColumns& pages, std::size_t first, std::size_t second) {
   const bool one_is_a_page = pages.span_pages[first] == 1 || pages.span_pages[second] == 1;
   return one_is_a_page && pages.target[first] == pages.target[second] &&
@@ -40,7 +40,7 @@ Evidence ShareOf(const Evidence& region, double share) {
   return part;
 }
 
-// Walks what is told apart in step with ascending spans.
+// Walks the pages told apart in step with ascending spans.
 class PagesOf {
  public:
   explicit PagesOf(const EvidenceTable& pages) : pages_(&pages) {}
@@ -142,14 +142,14 @@ void PartedEvidence::JoinPages(const PartedEvidence& older, const Keeps& keeps,
     bool Has() const { return at < table->size(); }
     PageKey key() const { return table->key[at]; }
   };
-  // What went to `apart_` is faded already.
+  // Evidence in `apart_` has faded already.
   const Keeps all;
   Source sources[] = {
       {&older.pages_, &keeps, true}, {&apart_, &all, true}, {&newer.pages_, &all, false}};
   std::size_t row = 0;  // of spans_
   struct {
     double told_apart = 0;  // pages, before
-    double samples = 0;     // of them
+    double samples = 0;     // samples of these pages
     double sampled = 0;     // pages, now
   } region;
   const auto end_region = [&] {
@@ -279,7 +279,7 @@ void PartedEvidence::ShareOut(By by, std::vector<double>& scores,
     if (IsRegion(spans_.span_pages[span])) of_regions += scores[span];
     std::size_t next = told_apart.begin;
     for (; row < parted_.size() && span_of_[row] == span; ++row) {
-      double shape = 1;  // what of a page's rate is known, as a count of events
+      double shape = 1;  // knowledge of a page's rate, as a count of events
       shared[row] = density * parted_.span_pages[row];
       if (next < told_apart.end && pages_.key[next] == parted_.key[row]) {
         shape += spread * pages_.evidence[next++].samples();
@@ -293,8 +293,8 @@ void PartedEvidence::ShareOut(By by, std::vector<double>& scores,
                     : std::sqrt(of_span * of_span + spread / (shape * parted_.span_pages[row]));
     }
   }
-  // Of pages without a sample of their own, all alike: those of regions that have many would
-  // otherwise fall behind those of regions that are as hot and happen to have few.
+  // Pages without a sample of their own are all alike. Otherwise pages of regions with many such
+  // pages would fall behind those of equally hot regions that happen to have few.
   const double rest = of_their_pages > 0 ? of_regions / of_their_pages : 1;
   for (std::size_t row = 0; row < parted_.size(); ++row) {
     if (IsRegion(spans_.span_pages[span_of_[row]])) shared[row] *= rest;

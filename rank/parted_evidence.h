@@ -18,8 +18,9 @@ class PartedEvidence {
  public:
   // Both overwrite what there was, in its own memory, and leave the parts to Part().
   void Take(const EpochProfile& profile);
-  // The sum of both, neither of which is this. Pages of a huge page or of a record of their own are
-  // told apart no longer; faded to next to nothing, their samples are the region's.
+  // Becomes the sum of both, neither of which is this object. Pages that are now in a huge page or
+  // have a record of their own are no longer told apart. If their samples have faded to next to
+  // nothing, these become the region's.
   void Join(const PartedEvidence& older, const Keeps& keeps, const PartedEvidence& newer);
   // Adds `newer` and returns true if no page is told apart and `newer` has no other spans; else
   // changes nothing. The result is that of Join() without fading.
@@ -27,17 +28,18 @@ class PartedEvidence {
   // Once spans() are as they shall be.
   void Part();
 
-  // As records came, without what is in pages().
+  // Returns the spans in the form of the records, without the evidence in pages().
   const EvidenceTable& spans() const { return spans_; }
   EvidenceTable& spans() { return spans_; }
-  // Of single pages, each within a region of spans(): their samples and exact counts, no bits.
+  // Returns single pages, each within a region of spans(): their samples and exact counts, but no
+  // bits.
   const EvidenceTable& pages() const { return pages_; }
   // Spans, but for regions with pages told apart: those pages and what lies between them, each with
   // its share of the region's bits.
   const EvidenceTable& table() const { return is_parted() ? parted_ : spans_; }
   bool is_parted() const { return pages_.size() > 0; }
 
-  // spans() with what is in pages() added to them.
+  // Returns spans() with the evidence in pages() added to them.
   EvidenceTable WholeSpans() const;
 
   enum class By : std::uint8_t { kPages, kPagesAndSamples };
@@ -46,10 +48,10 @@ class PartedEvidence {
   void ShareOut(By by, std::vector<double>& scores, std::vector<double>* relative_sd) const;
 
  private:
-  // What samples of one epoch tell of those before it.
+  // Compares the samples of one epoch with those before it.
   struct Repeats {
     double seen = 0;        // pages sampled that were told apart already
-    double by_chance = 0;   // of them, if a region's pages were all alike
+    double by_chance = 0;   // the number expected if a region's pages were all alike
     double per_spread = 0;  // how many more there are for each unit of Spread()
   };
 
@@ -61,7 +63,7 @@ class PartedEvidence {
   EvidenceTable parted_;
   std::vector<std::uint32_t> span_of_;  // by row of parted_
   EvidenceTable apart_;                 // pages that regions of the last Join() have come to cover
-  Repeats repeats_;                     // of all that was joined, faded
+  Repeats repeats_;                     // over all evidence that was joined, faded
 };
 
 }  // namespace tmprof

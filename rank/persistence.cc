@@ -10,7 +10,7 @@ namespace {
 
 // docs/accuracy.md ("How long evidence lasts") tells what these figures come from.
 
-// What was learned this long ago weighs half.
+// Age at which learned evidence weighs half.
 constexpr double kLearnedHalfLifeSeconds = 60;
 // Standard deviation of the logarithm of the time, before anything is learned.
 constexpr double kAssumedSpread = 2;

@@ -470,7 +470,7 @@ void Ranker::EstimateByRate(const EvidenceTable& table, RankSource source, Asked
   const RatedRows rated = Rate(table, source);
   if (rated.kinds.empty()) return;
   const std::vector<RateMoments> rates = RatesOf(rated);
-  std::vector<MemoryWeights::Weight> memory;  // of kMemory
+  std::vector<MemoryWeights::Weight> memory;  // if the source is kMemory
   if (source == RankSource::kMemory)
     memory = MemoryWeightsOf(MemoryRowsOf(rated, rates, SamplesAreOfMemory(), streams_.Shares()),
                              rates, ScaleOfMemory());

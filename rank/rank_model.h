@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From evidence to scores. docs/accuracy.md derives the rate model.
+// Turns evidence into scores. docs/accuracy.md derives the rate model.
 
 #pragma once
 
@@ -35,7 +35,7 @@ enum class RankModel : std::uint8_t {
   kRate,  // estimated accesses in the epoch, sources merged by their uncertainties (rate_model.h)
 };
 
-// Which evidence enters a score.
+// The evidence that enters a score.
 enum class RankSource : std::uint8_t {
   kReferences,
   kSamples,
@@ -57,8 +57,8 @@ constexpr bool IsEstimated(RankModel model, RankSource source) {
   return model == RankModel::kRate && !IsExact(source);
 }
 
-// True if scores are of accesses, each of which costs time; else they are counts of what was seen,
-// or expected samples.
+// True if scores are of accesses, each of which costs time. Else they are counts of evidence, or
+// expected samples.
 constexpr bool ScoresAreAccesses(RankModel model, RankSource source) {
   return IsExact(source) || (model == RankModel::kRate && source != RankSource::kSamples);
 }
@@ -98,10 +98,10 @@ struct RowlessScore {
   double score = 0;
 };
 
-// What a Ranker of kSum gives that remembers nothing, straight from one profile.
+// Gives the scores of a Ranker of kSum without memory, directly from one profile.
 void ScoreByCounts(const EpochProfile& profile, RankSource source, Scores& scores);
 
-// Ranks by what the last profile brought and what is remembered of those before. TotalRanker
+// Ranks by the last profile and by remembered evidence of earlier ones. TotalRanker
 // (total_ranker.h) ranks by a whole trace.
 class Ranker {
  public:
@@ -118,8 +118,8 @@ class Ranker {
     Memory memory = Memory::kThisEpoch;
     std::chrono::nanoseconds half_life{0};  // kHalfLife: > 0; of a target's own time
     bool follow_changes = true;             // kRate that remembers: suspect that rates change
-    // kMemory: size of the last-level cache, of which a model tells what reaches memory where
-    // accesses to memory were not sampled, or too few of them. nullopt: there is no such model.
+    // kMemory: size of the last-level cache. A model of it tells which accesses reach memory if too
+    // few of them were sampled. nullopt: there is no such model.
     std::optional<std::uint64_t> llc_bytes = std::nullopt;
   };
 
@@ -129,7 +129,7 @@ class Ranker {
 
   explicit Ranker(const Options& options);
 
-  // From now on; what is known so far is ranked and forgotten by these, too.
+  // Sets the options. Earlier evidence is ranked and forgotten by them, too.
   void Configure(const Options& options);
 
   // Oldest first. Where spans' bounds change, evidence follows its pages (PartedEvidence).
@@ -138,23 +138,26 @@ class Ranker {
   // Stays where it is, untouched, until the call of Absorb() after the next one.
   const EvidenceTable& table() const { return evidence_.table(); }
 
-  // One for each row. A page that several processes map is estimated once, from what is known of
-  // all of them, and each process's row has the part that is the process's (shared_rates.h).
-  // kRate: estimated accesses within the last absorbed epoch, or expected samples where no bit was
-  // ever read. kMemory: estimated accesses to memory within that epoch, or expected samples if no
-  // sampler has told what a sample stands for. kSum: plain counts, of kMemory those of samples.
-  // Exact sources: their counts, which a half-life does not carry over.
+  // Returns a score for each row. A page that several processes map is estimated once, from the
+  // evidence of all of them. Each process's row then has the part that is the process's
+  // (shared_rates.h).
+  // - kRate: estimated accesses within the last absorbed epoch, or expected samples if no bit was
+  // ever read.
+  // - kMemory: estimated accesses to memory within that epoch, or expected samples if no sampler
+  // has told what a sample stands for.
+  // - kSum: plain counts; for kMemory those of samples.
+  // - Exact sources: their counts, which a half-life does not carry over.
   Scores Score(RankSource source) const;
   // The same, into memory of the caller's. A page may have rows of processes alone that have
   // exited; `rowless`, unless null, gets it under the address of a process that still maps it.
   void Score(RankSource source, Scores& scores, std::vector<RowlessScore>* rowless = nullptr) const;
   Estimates Estimate(RankSource source) const;
 
-  // Blocks of 2 MiB of which it is remembered if they are streamed through.
+  // Returns the number of 2 MiB blocks for which it is remembered if they are streamed through.
   std::size_t stream_blocks() const { return streams_.blocks(); }
 
-  // True if what is remembered tells what access rates are worth: accessed bits, and enough samples
-  // of accesses to memory by their pages, or a cache to model.
+  // True if the remembered evidence tells what access rates are worth: accessed bits, and enough
+  // samples of accesses to memory by their pages, or a cache to model.
   bool TellsMemory() const;
   // True if all that is remembered is samples of accesses to memory.
   bool MemorySamplesAlone() const;
@@ -176,8 +179,8 @@ class Ranker {
 
   // The known pages that HitRatesAt() speaks for.
   PageCount PagesOfHitRates(RankSource source) const;
-  // Returns the resident pages of which nothing is known, by target. Empty where there is no rate
-  // model: kSum, and exact sources.
+  // Returns the unknown resident pages, by target. Empty if there is no rate model: for kSum, and
+  // for exact sources.
   std::vector<UnknownPages> PagesUnknown(RankSource source) const;
   // The hit rates that the evidence so far tells, one for each capacity, without history
   // (judged_history.h). They speak for the known pages and for these unknown ones. Empty where
@@ -219,8 +222,8 @@ class Ranker {
 
   Options options_;
   PartedEvidence evidence_;
-  PartedEvidence spare_;   // that before; the next one is built in its memory
-  PartedEvidence latest_;  // of the last profile alone, where more is remembered
+  PartedEvidence spare_;   // from before that; the next one is built in its memory
+  PartedEvidence latest_;  // of the last profile alone, if more is remembered
   JoinedPages pages_;      // kRate
   TargetTimes times_;      // CPU time within the last epoch; watched time remembered like evidence
   RateChanges changes_;    // kRate that remembers and follows changes

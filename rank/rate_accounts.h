@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of a span's accessed bits are of the rate that it has now. Only rank/ uses it.
+// Decides which of a span's accessed bits belong to its current rate. Only rank/ uses it.
 
 #pragma once
 
@@ -28,10 +28,11 @@ struct LeastChances {
   double now;
 };
 
-// What is kept of three, in order of age: none that is unlikely, where another is not; and of three
-// that remain, the two that differ least are one, which is of the heavier's bits and as likely as
-// both. Ties: of equal weights the older one's bits, of equal losses the changes first, then the
-// older two. A weight of 0: there is no such account.
+// Reduces three hypotheses to at most two, oldest first. Drops those whose share of all weight is
+// below a threshold (`least`; one of its own for `ever`), but never the likeliest. If three remain,
+// the two that differ least are merged: the result has the heavier one's bits and the sum of both
+// weights. Ties: equal weights take the older one's bits; equal losses merge the changes first,
+// then the older two. A weight of 0 means that there is no such hypothesis.
 RateAccounts ChooseAccounts(const RateAccount& ever, const RateAccount& suspicion,
                             const RateAccount& now, LeastChances least);
 

@@ -15,9 +15,9 @@
 
 namespace tmprof {
 
-// A hidden Markov chain over the grid of rates: in a gap of d seconds a rate stays as it is with
-// the chance exp(-d / persistence), and else is drawn anew from the prior. That it forgets where it
-// came from makes a step linear in the grid's points.
+// A hidden Markov chain over the grid of rates. In a gap of d seconds a rate stays as it is with
+// probability exp(-d / persistence), and is otherwise drawn anew from the prior. A new rate does
+// not depend on the old one, which makes a step linear in the grid's points.
 //
 // Columns are padded with zeros to whole vectors of the processor.
 class RateChain {

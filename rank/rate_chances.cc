@@ -20,11 +20,12 @@ constexpr std::size_t kSpansForBounds = 1024;
 // Rates may be off by so many points of the grid: half an octave.
 constexpr std::size_t kGridError = 2;
 
-// So large a part of the pages in use may have been taken for idle, or the other way around. It was
-// 0.02 to 0.09 in recorded programs: docs/accuracy.md ("Working set and idle memory").
+// This part of the pages in use may have been taken for idle, or the other way around. It was 0.02
+// to 0.09 in recorded programs: docs/accuracy.md ("Working set and idle memory").
 constexpr double kModelError = 0.1;
 
-// So many accesses are expected of a page of which none is seen with a chance of 5 % only.
+// If no access of a page is seen, it has at most so many expected accesses, with a confidence of 95
+// %.
 constexpr double kHidden = 3;
 
 // A reading of the grid decides which of its points reach each rate, and how fast they are.
@@ -200,9 +201,9 @@ void WidenByModelError(double in_use, ShareBounds& bounds) {
   Widen(bounds, bounds.value + kModelError * in_use);
 }
 
-// Returns the highest rate of a span's base pages in each step that the time in which they were
-// watched leaves possible, whatever rates other pages have. It is infinite if they were not
-// watched. Evidence of another step counts by the chance that the rate was the same there.
+// Returns the highest possible rate of a span's base pages in each step, given the time in which
+// they were watched, whatever rates other pages have. It is infinite if they were not watched.
+// Evidence of another step counts with the probability that the rate was the same there.
 std::vector<double> HighestRates(const ChancesInput& input, std::size_t span) {
   const std::span kinds = std::span(input.kind_of).subspan(span * input.steps, input.steps);
   const std::vector<double>& middles = input.targets[input.spans[span].target].middles;
@@ -301,7 +302,7 @@ std::vector<std::size_t> SomeOf(const std::vector<std::size_t>& spans) {
   return some;
 }
 
-// Returns the column, and what is left of it to 1.
+// Returns the column, and 1 minus it.
 std::pair<std::vector<double>, std::vector<double>> WithRest(std::vector<double> column) {
   std::vector<double> rest;
   for (const double value : column) rest.push_back(1 - value);

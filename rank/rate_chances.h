@@ -20,8 +20,8 @@ struct ChanceQuestions {
   std::vector<double> rates;
   std::vector<bool>
       is_asked;  // by target: others have no answers, but tell how rates are distributed
-  // For each target, for each age, the CPU time of each step that lies within that age of the
-  // target's end: how likely was a page not accessed in that time?
+  // For each target and each age: the CPU time of each step that lies within that age of the
+  // target's end. The question is how likely a page was not accessed in that time.
   std::vector<std::vector<std::vector<double>>> idle_cpu_seconds;
 
   std::size_t ages() const { return idle_cpu_seconds.empty() ? 0 : idle_cpu_seconds[0].size(); }
@@ -54,7 +54,7 @@ using VisitChances = std::function<void(std::size_t span, const SpanChances& cha
 // One target in each step.
 struct TargetSteps {
   std::vector<double> cpu_seconds;  // used in the step
-  std::vector<double> middles;      // of the step, in seconds of the target's own age, ascending
+  std::vector<double> middles;      // of each step, in seconds of the target's own age, ascending
 };
 
 struct ChancesInput {

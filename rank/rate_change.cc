@@ -29,13 +29,13 @@ constexpr double kUnlikely = 0.02;
 // anything was seen. docs/accuracy.md has what other figures cost.
 constexpr double kSpeaksForAChange = 1.5;
 
-// How long rates last is learned from likelihoods that are blurred so much: standard deviation of
-// the logarithm of the rate, a factor of two. Pages of programs that never change are found a
-// little sooner or later than their rates tell.
+// Blur of the likelihoods from which it is learned how long rates last: standard deviation of the
+// logarithm of the rate, a factor of two. Pages of programs that never change are found a little
+// sooner or later than their rates tell.
 constexpr double kBlur = 0.7;
 
-// How likely one piece of evidence is at the rates that another leaves, or at rates drawn anew, up
-// to a factor of the piece's own, and which rate both leave.
+// Tells how likely one piece of evidence is at the rates that another leaves, and at rates drawn
+// anew, up to a factor of the piece's own. Also tells which rate both leave.
 class Predictions {
  public:
   struct Prediction {
@@ -46,7 +46,7 @@ class Predictions {
 
   Predictions(const Mixture& mixture, std::size_t kinds)
       : mixture_(&mixture), seen_log_rates_(mixture.rates().size()), blurred_(kinds) {
-    const std::vector<double>& log_rates = mixture.log_rates();  // of equal distances
+    const std::vector<double>& log_rates = mixture.log_rates();  // evenly spaced
     for (std::size_t j = 0; j < log_rates.size(); ++j) {
       const double apart = (log_rates[j] - log_rates[0]) / kBlur;
       if (apart > 3) break;

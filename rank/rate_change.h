@@ -17,7 +17,7 @@ namespace tmprof {
 // Spans that may be accessed at another rate than before, and what was seen of them since.
 struct SuspectedChanges {
   EvidenceTable since;
-  std::vector<float> chance;  // that the rate was drawn anew; parallel to `since`
+  std::vector<float> chance;  // probability that the rate was drawn anew; parallel to `since`
 };
 
 // Keeps, for each span, two accounts of it: its rate has lasted, and all evidence is of it; or it

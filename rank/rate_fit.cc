@@ -42,9 +42,9 @@ constexpr double kSaturatedBand = 2;  // times that time and below: the bits are
 // Entries that must be expected above the limit: chance, and the flat pseudo-observations, put a
 // part of one there in any program.
 constexpr double kLeastUntold = 1;
-// So many tried pages near the limit tell how the rates of the others there are distributed: the
-// scanner chooses the pages to try by their first reads alone. Of a zipf's interval by 30 to 100
-// such pages, two of six left the truth out (HitRatesMonteCarlo).
+// So many tried pages near the limit tell how the rates of the other pages there are distributed,
+// because the scanner chooses the pages to try by their first reads alone. With 30 to 100 such
+// pages, two of six intervals of a zipf missed the truth (HitRatesMonteCarlo).
 constexpr double kTriedThatTell = 120;
 // Pages that each try found set may be so many times as fast as the tries can tell.
 constexpr double kBeyondFastTries = 2;
@@ -77,7 +77,8 @@ std::uint64_t LogCode(double value) {
 // Exact up to 5, logarithmic for more.
 std::uint64_t CountCode(double count) { return LogCode(1 + 4 * count); }
 
-// Base pages behind the bit that was read: those of a huge page, or one, of a region as of a page.
+// Returns the base pages behind the bit that was read: those of a huge page, else one, also for a
+// region.
 double EntryPages(const RateKind& kind) {
   const double pages = kind.mean.pages;
   const auto whole = static_cast<std::uint64_t>(pages);
@@ -181,15 +182,15 @@ EqualFinds EqualFindsOf(const RateKind& kind) {
   return {.finds = sum * sum / squares, .page_seconds_to_read = squares / sum * kind.mean.pages};
 }
 
-// Finds of later reads are so old that they count as none if they are such a part of those of first
-// reads.
+// Finds of later reads count as none if they are below this part of those of first reads, because
+// they are too old.
 constexpr double kHardlyAny = 0.05;
 
 // Rates below this part of the first read's limit are told apart by later reads.
 constexpr double kNearLimit = 0.25;
 
-// The entry sizes of which pages without a fast try may be faster than the first read can tell.
-// `mixture`: without rates that few pages may show by chance.
+// Returns the entry sizes whose pages without a fast try may be faster than the first read can
+// tell. `mixture` lacks rates that few pages may show by chance.
 std::vector<UntoldRates> FindUntold(const std::vector<RateKind>& kinds, const Mixture& mixture,
                                     const std::map<double, double>& limits) {
   std::vector<UntoldRates> untold;
@@ -285,8 +286,8 @@ void AddReads(const RateKind& kind, const Mixture& mixture,
              log_likelihood);
 }
 
-// Adds, up to a constant, the bits' log-likelihood of a span each of whose pages is accessed at one
-// rate, for each rate of the grid.
+// Adds the log-likelihood of a span's bits for each rate of the grid, up to a constant. Each page
+// of the span is accessed at one rate.
 void AddBitLogLikelihood(const RateKind& kind, const Mixture& mixture,
                          const std::map<double, double>& shortest,
                          const std::map<double, double>& limits, double* log_likelihood) {

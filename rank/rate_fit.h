@@ -65,14 +65,14 @@ enum class Rare : std::uint8_t {
 // A prior over a logarithmic grid of rates, and how each kind of evidence speaks for each of them.
 class Mixture {
  public:
-  // To a column over the grid; up to a constant of the kind's own.
+  // Adds to a column over the grid; up to a constant of the kind's own.
   using AddLogLikelihood = std::function<void(const RateKind&, double* log_likelihood)>;
 
   Mixture(double lowest, double highest);  // a flat prior
 
   void Observe(const std::vector<RateKind>& kinds, const AddLogLikelihood& add);
-  // To what makes the kinds that were observed the likeliest. `near`: what is likely to be near
-  // that, a prior from the same lowest rate on; empty: nothing is known.
+  // Sets the prior that makes the observed kinds the likeliest. `near`: a prior from the same
+  // lowest rate on that is likely to be near it; empty: none is known.
   void FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only,
                 std::span<const double> near = {}, Rare rare = Rare::kDropped);
   // The fit is of few rates. Where a rate may be drawn anew in each of many steps, those between
@@ -81,8 +81,9 @@ class Mixture {
   static std::vector<double> Smooth(std::vector<double> prior);
   // Precondition: a weight for each point of the grid.
   void SwapPrior(std::vector<double>& prior) { prior_.swap(prior); }
-  // The prior that has the most of `column` (values from 0 to 1), of those that the kinds leave
-  // possible beside prior(): an interval between two such priors holds the truth with 90 %.
+  // Returns the prior that has the most of `column` (values from 0 to 1), among those that the
+  // kinds leave possible beside prior(). An interval between two such priors holds the truth with a
+  // probability of 90 %.
   std::vector<double> PriorTowards(const std::vector<RateKind>& kinds, bool looked_at_only,
                                    std::span<const double> column) const;
 

@@ -33,7 +33,7 @@ class RateHistory {
 
   // The target of the spans added next.
   void BeginTarget(TargetSteps target);
-  // What was seen of one span in each step.
+  // Adds the evidence of one span in each step.
   void AddSpan(std::span<const RateEvidence> steps);
 
   // The part of a span's accesses that one step has. Those of all steps add up to the span's.

@@ -10,7 +10,7 @@
 
 namespace tmprof {
 
-// RateEvidence holds what is known of one span. Times are CPU time of its target.
+// All evidence about one span. Times are CPU time of its target.
 struct RateEvidence {
   double pages = 1;                   // base pages of the span
   double first_accesses = 0;          // accessed bits: events …
@@ -33,8 +33,8 @@ struct RateEvidence {
   void ScaleTimes(double factor);
 };
 
-// How the samples of a page answer to its access rate, learned where bits and samples overlap:
-// samples per second = scale * rate^exponent.
+// The relation of a page's samples to its access rate, learned from pages with both bits and
+// samples: samples per second = scale * rate^exponent.
 struct SampleResponse {
   double scale = 1;
   double exponent = 1;  // 1: in proportion; 0: the samples say nothing about the rate
@@ -44,7 +44,7 @@ struct SampleResponse {
 struct RateEstimates {
   std::vector<double> accesses_per_second;  // of one base page, mean of the posterior
   std::vector<double> relative_sd;          // of that posterior: 0.5 is +-50 %
-  // With no bits at all the unit of the rates is samples, not accesses.
+  // If no bits were read at all, the unit of the rates is samples, not accesses.
   SampleResponse response;
 };
 

@@ -20,7 +20,7 @@ namespace tmprof {
 
 // Fewer groups tell nothing about how groups differ.
 inline constexpr std::size_t kLeastGroups = 8;
-inline constexpr std::uint64_t kBlockPages = 512;  // what a scanner clears and reads at once
+inline constexpr std::uint64_t kBlockPages = 512;  // a scanner clears and reads these at once
 
 // Pages whose evidence goes together are a group: blocks of 2 MiB, which a scanner clears at once
 // and reads at once. A small program has smaller groups, so that there are enough to draw from.
@@ -71,7 +71,7 @@ using EstimateFromRates = std::function<std::vector<double>(const RateColumns& r
 void WidenByUntoldRates(const RateFit& fit, const EstimateFromRates& estimate,
                         std::vector<HitRate>& rates);
 
-// Accesses to pages of which nothing is known, as parts of all accesses.
+// Accesses to unknown pages, as parts of all accesses.
 struct UnknownAccesses {
   double expected = 0;
   double deviation = 0;  // a standard deviation

@@ -14,12 +14,11 @@ namespace {
 // A mapper is taken to be as active as the average, as if so many accesses had been found where so
 // many were expected.
 constexpr double kAccessesAssumed = 1;
-// The relative variance of an activity of which nothing is known.
+// The relative variance of an unknown activity.
 constexpr double kVarianceAssumed = 1 / kAccessesAssumed;
 constexpr int kMostRounds = 40;
-constexpr double kSettled = 0.005;  // of an activity, from one round to the next
-// So many pieces of a file tell the activities of 16 mappers to 3 % if one access was found on
-// each.
+constexpr double kSettled = 0.005;  // change of an activity from one round to the next
+// So many pieces of a file tell the activities of 16 mappers to 3 % if each piece had one access.
 constexpr std::size_t kMostPieces = 16'384;
 
 // Walks along the pieces with the mappings that are open there.

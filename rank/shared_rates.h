@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one process's accesses to shared memory tell of another's. docs/accuracy.md ("Pages that
-// several processes map") derives it. Only rank/ uses it.
+// Infers from one process's accesses to shared memory those of another. docs/accuracy.md ("Pages
+// that several processes map") derives it. Only rank/ uses it.
 
 #pragma once
 
@@ -30,14 +30,14 @@ class SharedRates {
     double found = 0;         // accesses
     double page_seconds = 0;  // of the mapper's CPU time in which they were looked for; 0: never
   };
-  // A mapping begins or ends to show pieces of which nobody looked whether the process has them.
+  // The begin or end of a mapping's pieces for which it was not looked up if the process has them.
   struct Edge {
     std::uint32_t piece = 0;
     std::uint32_t mapper = 0;
     bool opens = false;
   };
-  // What is known of the accesses to all pieces. A mapping that shows a piece has a Seen or an open
-  // Edge there, unless it is known to have no page.
+  // The evidence of accesses to all pieces. A mapping that shows a piece has a Seen or an open Edge
+  // there, unless it is known to have no page.
   struct SeenByPiece {
     std::vector<Seen> seen;
     std::vector<std::size_t> first;  // by piece, and one more: places in `seen`
@@ -56,11 +56,13 @@ class SharedRates {
   SharedRates(const PageMappers& mappers, const SeenByPiece& seen,
               const std::function<double(TargetId)>& cpu_seconds, std::span<const double> start);
 
-  // By mapper, 1 on average over the CPU time of a file's mappers, until ScaleClock().
+  // Returns the activity of a mapper. Until ScaleClock() it is 1 on average over the CPU time of a
+  // file's mappers.
   double Activity(std::size_t mapper) const { return activity_[mapper]; }
   // Counts the file's clock in another unit.
   void ScaleClock(const PageMappers& mappers, std::size_t file, double factor);
-  // For each piece, the sum of a mapper's value over the mappings that may have accessed it.
+  // Returns, for each piece, the sum of a mapper's value over the mappings that may have accessed
+  // it.
   std::vector<double> SumByPiece(std::span<const double> by_mapper) const;
   // The part of the file's clock that runs for the mappers of the piece. It is 0 if none ran, and
   // above 1 if a process maps the piece twice.
@@ -94,7 +96,7 @@ class SharedRates {
   void FindVariances(const PageMappers& mappers, const SeenByPiece& seen,
                      std::span<const double> clock);
 
-  std::vector<std::uint32_t> mapper_of_;      // of rows, but for those that an edge holds
+  std::vector<std::uint32_t> mapper_of_;      // of rows, except for those that an edge holds
   std::vector<std::size_t> first_mapper_of_;  // by piece, and one more: places in mapper_of_
   std::vector<Edge> unseen_;
   std::vector<double> activity_;           // by mapper
@@ -104,8 +106,9 @@ class SharedRates {
 };
 
 // Visits the rows that hold a piece with the part that each has of its accesses: visit(index of
-// rows(), part, relative variance of the part). `cpu_seconds` of a mapper tell who accessed it.
-// Parts add up to 1, over rows of which `takes_part` is true; if there is none, nothing is visited.
+// rows(), part, relative variance of the part). `cpu_seconds` of the mappers decide who accessed
+// it. Parts add up to 1 over the rows for which `takes_part` is true. If there is none, nothing is
+// visited.
 template <typename CpuSeconds, typename TakesPart, typename Visit>
 void ForEachShare(const PageMappers& mappers, const SharedRates& rates, std::size_t piece,
                   CpuSeconds cpu_seconds, TakesPart takes_part, Visit visit) {

@@ -209,7 +209,7 @@ class SharedSpans::MappingWalk {
  private:
   std::vector<std::array<EvidenceWalk, 2>> walks_;
   std::vector<Evidence> evidence_;
-  std::optional<std::size_t> row_;  // that evidence_ is of
+  std::optional<std::size_t> row_;  // row of evidence_
 };
 
 void SharedSpans::Join(std::size_t piece, MappingWalks& walks,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins what all mappers of a page tell, step by step, and shares out what is estimated of it among
+// Joins the evidence of all mappers of a page, step by step, and shares out its estimate among
 // their rows. Only rank/ uses it.
 
 #pragma once
@@ -29,9 +29,9 @@ namespace tmprof {
 
 class RateHistory;
 
-// Returns what the table tells of each mapper's accesses to each piece. A page without a record is
-// known not to be in a page table only if another page of the same page table was looked at: blocks
-// are visited whole. Samples tell of all pages of a process that was watched.
+// Returns the table's evidence of each mapper's accesses to each piece. A page without a record is
+// known to be missing from a page table only if another page of that page table was looked at,
+// because blocks are visited whole. Samples cover all pages of a process that was watched.
 SharedRates::SeenByPiece SeenOf(const PageMappers& mappers, const EvidenceTable& table,
                                 RankSource source, const SharedPages& shared,
                                 const TargetTimes& times);

@@ -2,18 +2,19 @@
 // Tells memory that is streamed through from memory that is accessed here and there. Prefetchers
 // hide the latency of streams, so that placing them gains less. Only rank/ uses it.
 //
-// A stream finds the pages of a 2 MiB block together or not at all: they are accessed within the
-// milliseconds in which it passes. Pages of the same rate that are accessed at random are found
-// independently of each other. So the number of first accesses that one epoch finds in a block,
-// less what the pages' own rates predict for the time watched, scatters far more for a stream. For
-// independent pages the square of that difference is on average the number of first accesses (a
-// counting process less its compensator; Andersen, Borgan, Gill and Keiding, Statistical Models
-// Based on Counting Processes, II.4); if all of R pages are always found together, it is R times as
-// much.
+// A stream finds the pages of a 2 MiB block together or not at all, because it accesses them within
+// the milliseconds in which it passes. Pages of one rate that are accessed at random are found
+// independently of each other. The statistic is the number of first accesses that one epoch finds
+// in a block, minus the number that the pages' own rates predict for the time watched. It scatters
+// far more for a stream. For independent pages its square is on average the number of first
+// accesses (a counting process less its compensator; Andersen, Borgan, Gill and Keiding,
+// Statistical Models Based on Counting Processes, II.4). If all of R pages are always found
+// together, it is R times as much.
 //
-// Not told: streams that come back within every visit; which part of a huge page or region is one;
-// the order in which pages of a block are accessed. A block whose pages are all used at random, in
-// bursts with long rests between, is told from a stream by how soon its pages are found again.
+// Three things are not told: streams that come back within every visit, which part of a huge page
+// or region is a stream, and the order in which pages of a block are accessed. A block may have
+// pages that are all used at random, in bursts with long rests between. How soon its pages are
+// found again tells it from a stream.
 
 #pragma once
 
@@ -68,14 +69,14 @@ class Streams {
   // Returns those of each block, told by it and its neighbours: an array is mostly larger than one
   // block.
   StreamShares Shares() const;
-  std::size_t blocks() const { return blocks_.size(); }  // that are remembered
+  std::size_t blocks() const { return blocks_.size(); }  // remembered blocks
 
  private:
   // Sums over visits whose outcome was predicted.
   struct Scored {
     double visits = 0;
     double finds = 0;
-    double soon_finds = 0;      // that came far sooner than the page's rate predicts
+    double soon_finds = 0;      // finds far sooner than the page's rate predicts
     double soon_by_chance = 0;  // so many are expected where nothing comes in bursts
     double excess = 0;          // squares of what was not predicted, less the finds
     double excess_of_one = 0;   // the same if all pages were always found together

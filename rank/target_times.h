@@ -15,8 +15,8 @@ namespace tmprof {
 struct TargetTime {
   TargetId target;
   double cpu_seconds = 0;
-  double watched_seconds = 0;         // of those, with the sampler on
-  double remembered_cpu_seconds = 0;  // of all epochs, faded as their evidence is
+  double watched_seconds = 0;         // the part of it with the sampler on
+  double remembered_cpu_seconds = 0;  // over all epochs, faded like their evidence
 };
 
 class TargetTimes {

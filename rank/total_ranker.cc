@@ -24,8 +24,9 @@ namespace {
 // Steps tell phases apart that last a few of them, and cost time: 32 steps of 131 072 spans take
 // some 0.6 s of CPU time to estimate (`report --view hot` of `zipf --footprint 512MiB`).
 constexpr std::size_t kMostSteps = 32;
-// Rows of all steps, per span of the trace. A scanner that needs n epochs to visit everything fills
-// one n-th of a step, so a budget of rows leaves it the steps that its evidence can tell apart.
+// Most rows of all steps, per span of the trace. If a scanner needs n epochs to visit everything,
+// each fills one n-th of a step. This budget therefore leaves it the steps that its evidence can
+// tell apart.
 constexpr std::size_t kMostRowsPerSpan = 12;
 
 // Accesses to memory per access of each span. Empty: accesses stay accesses.
@@ -244,7 +245,7 @@ Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource sou
     add(estimates.score[row], estimates.relative_sd[row], score, relative_sd);
   };
   bool by_steps = false;
-  SpanWeights memory;  // of kMemory
+  SpanWeights memory;  // if the source is kMemory
   const auto add_part = [&](RateHistory::PartOfStep part) {
     by_steps = true;
     memory.Weigh(part.span, part.accesses, part.relative_sd);

@@ -64,11 +64,11 @@ struct ChancesOverTime {
   ChanceBounds bounds;
 };
 
-// Nothing fades. Memory follows the footprint, however long the trace: kRate keeps the evidence of
-// successive steps apart, and makes steps longer once there are more than it needs.
+// No evidence fades. Memory grows with the footprint, however long the trace is. kRate keeps the
+// evidence of successive steps apart, and lengthens steps once there are more than it needs.
 class TotalRanker {
  public:
-  // `llc_bytes` as of Ranker::Options.
+  // `llc_bytes` is that of Ranker::Options.
   explicit TotalRanker(RankModel model, std::optional<std::uint64_t> llc_bytes = std::nullopt)
       : model_(model), llc_bytes_(llc_bytes) {}
 
@@ -79,10 +79,11 @@ class TotalRanker {
   const EvidenceTable& table() const { return evidence_.table(); }
   const PartedEvidence& evidence() const { return evidence_; }
 
-  // As of Ranker, but over all that was absorbed. kRate: estimated accesses, each target's within
-  // the epochs that list it; a rate may change on the way (rate_history.h). A page that several
-  // processes map is estimated once, from what is known of all of them, and each process's row has
-  // the part that is the process's (shared_rates.h).
+  // Returns a score or an estimate for each row over all absorbed epochs; sources have the meaning
+  // that they have in Ranker. kRate: estimated accesses, for each target within the epochs that
+  // list it; a rate may change on the way (rate_history.h). A page that several processes map is
+  // estimated once, from the evidence of all of them. Each process's row then has the part that is
+  // the process's (shared_rates.h).
   Scores Score(RankSource source) const { return Estimate(source).score; }
   Estimates Estimate(RankSource source) const;
   // Returns that of Estimate(kMemory), at its cost. False without a cache to model.
@@ -98,7 +99,7 @@ class TotalRanker {
                                   const std::function<void(const RowChances&)>& visit) const;
 
   RankModel model() const { return model_; }
-  // As of the last epoch absorbed.
+  // Returns the shared pages at the last absorbed epoch.
   const SharedPages& shared_pages() const { return shared_pages_; }
 
  private:
