@@ -10,7 +10,7 @@ namespace tmprof {
 namespace arena_blocks_test {
 
 TEST(ArenaBlocks, TakeAHeaderAndAreRoundedUpToTheNextClass) {
-  // By 16 bytes up to 128, then to 160, 192, 224, 256, 320, 384, 448, 512, 640 ...
+  // Classes are 16 bytes apart up to 128, then 160, 192, 224, 256, 320, 384, 448, 512, 640 ...
   const std::map<std::uint64_t, std::uint64_t> block_of{
       {0, 32},    {1, 32},    {16, 32},   {17, 48},   {128, 144},   {129, 176},  {160, 176},
       {161, 208}, {464, 528}, {512, 528}, {513, 656}, {4096, 4112}, {4097, 5136}};

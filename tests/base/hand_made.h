@@ -13,7 +13,7 @@
 
 namespace tmprof {
 
-// What was counted on one page or span.
+// The counts of one page or span.
 struct Counted {
   std::uint64_t vpn;
   std::uint32_t references = 0;

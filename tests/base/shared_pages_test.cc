@@ -173,7 +173,7 @@ TEST_F(SharedPagesTest, PrivateMappingsAndMemoryWithoutAFileKeepTheirOwnNames) {
   Mapping copy = Shared(100, 10, 7, 0, "/srv/data");
   copy.kind = MappingKind::kFile;
   Mapping old = Shared(200, 10, 7);
-  old.file.reset();  // as version 1 of the trace has it
+  old.file.reset();  // version 1 of the trace has it so
   pages_.Add({Maps(0, {copy, old}), Maps(1, {copy, old})});
   EXPECT_TRUE(HasOwnName(0, 100));
   EXPECT_TRUE(HasOwnName(1, 200));

@@ -43,7 +43,7 @@ using testing::IsEmpty;
 
 constexpr std::size_t kPages = 64;
 
-// What a child and the test share.
+// Memory that a child and the test share.
 struct Shared {
   std::atomic<int> ready{0};
   std::atomic<int> go{0};
@@ -147,7 +147,7 @@ class MemoryLockTest : public testing::Test {
       sched_yield();
     }
   }
-  // Until it sleeps in a system call.
+  // Waits until it sleeps in a system call.
   void AwaitSleep() const { AwaitState("S (sleeping)"); }
   void SayReady() { shared_->ready = 1; }
   bool AwaitByte() {
@@ -203,7 +203,7 @@ TEST_F(MemoryLockTest, LocksAProcessThatWaitsWhichDoesNotNotice) {
   EXPECT_EQ(AwaitExit(), 7);
 }
 
-// Which the kernel restarts in another way, with the time that is left.
+// The kernel restarts poll(2) in another way, with the time that is left.
 TEST_F(MemoryLockTest, APollGoesOnWaiting) {
   Start([this] {
     SayReady();
@@ -217,7 +217,7 @@ TEST_F(MemoryLockTest, APollGoesOnWaiting) {
   EXPECT_EQ(AwaitExit(), 7);
 }
 
-// What a sum of products is after so many steps.
+// Returns a sum of products after so many steps.
 std::uint64_t Sum(std::uint64_t steps) {
   std::uint64_t sum = 1;
   double mean = 1;
@@ -361,7 +361,7 @@ TEST_F(MemoryLockTest, OneWithASeccompFilterIsNotTouched) {
   EXPECT_EQ(AwaitExit(), 7);
 }
 
-// Which allows read(), write(), and exit() only.
+// The mode allows read(), write(), and exit() only.
 TEST_F(MemoryLockTest, OneInSeccompsStrictModeIsNotTouched) {
   Start([this] {
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) return 1;
@@ -451,9 +451,9 @@ TEST_F(MemoryLockTest, AStopAtAnyTimeOfABatchStaysOne) {
   EXPECT_EQ(AwaitExit(), 7);
 }
 
-// As tmprof by Ctrl-C, kill or the end of its terminal.
+// The signals are those of Ctrl-C, kill and the end of tmprof's terminal.
 TEST_F(MemoryLockTest, AProgramComputesRightWhenWhoeverLocksItsMemoryIsEndedAtAnyTime) {
-  // Which take most of the time to lock, and to unlock.
+  // So many bytes take most of the time to lock, and to unlock.
   constexpr std::size_t kBytes = std::size_t{32} << 20;
   void* const many = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);

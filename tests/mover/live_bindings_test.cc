@@ -64,7 +64,7 @@ class FakePolicies final : public PolicyReader {
 
 class LiveBindingsTest : public testing::Test {
  protected:
-  // Whether a page may be promoted, by what moving goes by: read first where it asks for that.
+  // True if a move may promote the page. Reads the bindings first if moving asks for that.
   bool MayMove(LiveBindings& bindings, VpnRange pages = kPage) {
     if (!bindings.ForMoving(kTarget)) bindings.Read(kTarget, kPid);
     const LiveBindings::Shared binding = bindings.ForMoving(kTarget).value();

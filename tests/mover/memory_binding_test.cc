@@ -171,7 +171,7 @@ TEST_F(ReadMemoryBindingTest, JoinsRangesThatTouchAndAreBoundAlike) {
                                                          Range{{Vpn(9), Vpn(11)}, kNowhereElse}));
 }
 
-// As under `numactl --membind=1`: mappings that have no policy of their own show the process's.
+// The file is that of `numactl --membind=1`: mappings without a policy show the process's.
 TEST_F(ReadMemoryBindingTest, TakesWhatItIsNotToldOfForBoundAsTheStackIs) {
   Put("1000 bind:1 heap anon=1\n3000 default anon=1\n7000 bind:1 stack anon=1\n",
       Mapping("1000-2000", "[heap]") + Mapping("3000-4000") + Mapping("7000-8000", "[stack]"));

@@ -27,7 +27,7 @@ class ReadNodeMemoryTest : public testing::Test {
       ("zoneinfo." + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
 };
 
-// As mm/vmstat.c prints a zone, with what is not read here before and behind.
+// Prints a zone in the form of mm/vmstat.c, with unused lines before and behind.
 std::string Zone(int node, const std::string& name, int free, int high, int managed,
                  const std::string& protection) {
   std::string text =
@@ -67,7 +67,7 @@ TEST_F(ReadNodeMemoryTest, AZoneThatOthersAreSparedByGivesNothing) {
   EXPECT_EQ(nodes->front().allocatable, PageCount(0));
 }
 
-// By the zone that requests of programs may be served from at most, whatever its number is here.
+// The highest zone that programs' requests may be served from counts, whatever its number is.
 TEST_F(ReadNodeMemoryTest, WhatIsKeptIsOfRequestsForMovableMemory) {
   const auto nodes = ReadFrom(Zone(0, "DMA", 1000, 100, 2000, "0, 1, 20, 300, 500") +
                               Zone(0, "DMA32", 0, 0, 0, "0, 0, 20, 300, 500") +

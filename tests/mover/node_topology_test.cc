@@ -30,7 +30,7 @@ class NodeTopologyTest : public testing::Test {
     std::ofstream(root_ / file) << text << '\n';
   }
 
-  // As drivers/base/node.c prints it.
+  // Prints a node in the form of drivers/base/node.c.
   void AddNode(int id, std::uint64_t total_kib, std::uint64_t free_kib, const std::string& cpus,
                const std::string& distance) {
     const std::string node = "system/node/node" + std::to_string(id);

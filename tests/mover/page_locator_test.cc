@@ -231,7 +231,7 @@ TEST_F(PageLocatorTest, PassesOnARefusal) {
             "cannot find the pages of 'PID 4711': EPERM (Operation not permitted)");
 }
 
-// Of this very process, wherever its memory is.
+// The process is the test itself, wherever its memory is.
 TEST(LinuxPageLocator, FindsMemoryThatWasTouchedAndNoOther) {
   constexpr std::size_t kPages = 64;
   void* memory = ::mmap(nullptr, kPages * kBasePageBytes, PROT_READ | PROT_WRITE,

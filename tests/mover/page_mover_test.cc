@@ -70,7 +70,7 @@ class FakeKernel final : public MoveCall {
   std::set<Vpn> stuck;
   std::set<NodeId> full;
   std::map<Vpn, PageCount> huge;  // that begin there
-  // Of huge pages there that are split, so many pages go, the second first and the first last.
+  // So many pages of huge pages that are split move, the second first and the first last.
   std::map<Vpn, std::uint64_t> goes_in_part;
   std::map<Vpn, int> error;
   std::map<Vpn, NodeId> node;
@@ -138,7 +138,7 @@ class PageMoverTest : public testing::Test {
     return over;
   }
 
-  // What binds the targets, as far as it is known.
+  // The mover knows these bindings of the targets.
   PageMover MakeBound(MoverLimits limits = {}) {
     return {limits,
             kernel_,
@@ -408,7 +408,7 @@ TEST_F(PageMoverTest, ARefusalOfTheWholeCallIsEachPages) {
   EXPECT_EQ(over[1].error, EPERM);
 }
 
-// What stops a call of 64 pages at once is told; the rest, of as many as a call holds, waits.
+// A full node ends a call: its 64 moves are reported, and the remaining one waits.
 TEST_F(PageMoverTest, ANodeThatIsOutOfMemoryIsLeftAloneForASecond) {
   PageMover mover = Make();
   kernel_.refusal = ENOMEM;
@@ -544,7 +544,7 @@ TEST_F(PageMoverTest, WhatARefusalTakesIsOfTheRefused) {
   ASSERT_THAT(over, SizeIs(10));
   for (const MoveOutcome& outcome : over) {
     if (outcome.error == 0) {
-      // Half of what is known was supposed: 2 us.
+      // Half of the known time was assumed: 2 us.
       EXPECT_GE(outcome.latency, microseconds(1));
       EXPECT_LE(outcome.latency, microseconds(2));
     } else {

@@ -30,12 +30,12 @@ class PolicyIteratorTest : public testing::Test {
     reader_ = *std::move(reader);
   }
 
-  // Of pages with neighbours that no other mapping joins.
+  // Maps pages that no neighbouring mapping joins.
   void* Map(int flags) {
     return mmap(nullptr, kPages * kBasePageBytes, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1,
                 0);
   }
-  // What is told of a page, where that is not what holds for the process.
+  // Returns the binding of a page if it differs from the process's.
   std::optional<MemoryBinding::Range> Told(const void* address) {
     const auto binding = reader_->Read(Pid(getpid()));
     EXPECT_TRUE(binding) << binding.error().Message();

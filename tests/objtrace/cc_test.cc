@@ -91,7 +91,7 @@ class CcTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-// Of known.c.
+// The counts of known.c.
 constexpr std::string_view kKnownCounts =
     "array-filled 1000\n"
     "array-summed 2000\n"
@@ -264,7 +264,7 @@ class FaultsTest : public CcTest, public ::testing::WithParamInterface<const cha
     std::uint64_t objects = 0;
     std::uint64_t freed = 0;
   };
-  // Of sites all of whose objects are of so many bytes.
+  // Sums up the sites whose objects all have so many bytes.
   static Made Of(const ObjectsPart& part, std::uint64_t bytes) {
     Made made;
     for (const AllocationSite& site : part.sites) {
@@ -537,7 +537,7 @@ TEST_F(CcTest, AProgramWithAnAllocatorOfItsOwnKeepsIt) {
   for (const LiveObject& object : counted.objects) EXPECT_NE(object.bytes, 100'001U);
 }
 
-// What it allocates itself does count: the runtime is linked first.
+// The program's own allocations count, because the runtime is linked before the library.
 TEST_F(CcTest, OfAProgramWithAnAllocatorInALibraryTheObjectsCount) {
   ASSERT_EQ(RunProgram({"clang-19", "-O1", "-fPIC", "-shared", "-fno-builtin",
                         Source("own_allocator.c"), "-o", File("libown.so")})
@@ -618,7 +618,8 @@ class LoadsTest : public CcTest {
               "}\n");
   }
 
-  // What builds a library that counts in the variable of_NAME, by itself or after `tmprof cc`.
+  // Returns the command that builds a library that counts in the variable of_NAME, alone or after
+  // `tmprof cc`.
   std::vector<std::string> Library(const std::string& name, int room = 1) const {
     return {"clang-19",
             "-O1",
@@ -642,8 +643,8 @@ TEST_F(LoadsTest, ALibraryWhereAnInstrumentedOneWasIsNotCalledInstrumented) {
   ASSERT_EQ(Cc(Library("first")).status, 0);
   // Large enough to lie where the first one's part of the runtime was.
   ASSERT_EQ(RunProgram(Library("second", 200)).status, 0);
-  // Where the first one is for the third time, the second is next. What the first counted stays,
-  // and its variable begins anew.
+  // The second library comes to the place where the first one was for the third time. The first
+  // one's counts stay, and its variable begins anew.
   const Outcome ran = Load(true, {"first", "first", "first", "second"});
   ASSERT_EQ(ran.status, 0) << ran.err;
   EXPECT_EQ(ran.out, "1111\n");
@@ -835,7 +836,7 @@ TEST_F(CcTest, AReportNamesFunctionsAndLinesThatAllocated) {
 
   std::filesystem::remove(File("x"));
   EXPECT_EQ(shown(), with_files);
-  // What cannot be named any more keeps its names.
+  // A name that can no longer be found is kept.
   ASSERT_EQ(
       Tmprof({"convert", File("named.objects"), "--to", "objects", "-o", File("twice")}).status, 0);
   std::filesystem::rename(File("twice"), File("named.objects"));
@@ -902,7 +903,7 @@ class StackTest : public CcTest {
 };
 
 class PrebuiltTest : public StackTest, public ::testing::WithParamInterface<const char*> {};
-// As ever, and without unwind tables: code of tmprof cc has frame pointers.
+// The tables exist by default, and not without unwind tables: code of tmprof cc has frame pointers.
 INSTANTIATE_TEST_SUITE_P(Tables, PrebuiltTest,
                          ::testing::Values("-fasynchronous-unwind-tables",
                                            "-fno-asynchronous-unwind-tables"),
@@ -1094,7 +1095,7 @@ TEST_F(CcTest, WhatDoesNotCompileIsLeftToTheCompiler) {
   EXPECT_THAT(broken.err, HasSubstr("error:"));
 }
 
-// As configure scripts find out what the compiler can do, and libtool links C++ libraries.
+// Configure scripts test the compiler in this way, and libtool links C++ libraries so.
 TEST_F(CcTest, NothingIsAddedThatClangWarnsOf) {
   WriteFile(File("empty.c"), "int main(void) { return 0; }\n");
   WriteFile(File("empty.S"), ".section .note.GNU-stack\n");

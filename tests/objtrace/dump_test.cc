@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the runtime writes by itself is what proto/ reads.
+// proto/ reads the files that the runtime writes by itself.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -162,13 +162,13 @@ std::uint32_t StackIdOf(void* object) {
   return mem_access_find(object, &found) != 0 ? found.stack_id : 0;
 }
 
-// The dump stops between what one thread allocated and what it freed of a stack, which lie in two
-// pages, until another has allocated and that one freed.
+// A stack's numbers of allocations and of frees by one thread lie in two pages. The dump stops
+// between them until another thread has allocated and that one has freed.
 struct Meanwhile {
   static constexpr int kTurns = 10;
   static constexpr std::size_t kPageBytes = 4096;
 
-  // Whether a page ends between the two.
+  // True if a page ends between the two.
   static bool IsParted(std::uint32_t stack) {
     return stack * sizeof(objtrace::SiteTotals) % kPageBytes ==
            kPageBytes - offsetof(objtrace::SiteTotals, freed_objects);
@@ -339,7 +339,7 @@ TEST_F(DumpTest, AThreadThatFreesAnothersObjectHandsItsCountOverFirst) {
   EXPECT_EQ(site->freed_accesses, 7U);
 }
 
-// As the C library does where a thread has no destructors left.
+// The C library frees in this way when a thread has no destructors left.
 TEST_F(DumpTest, AThreadThatFreesAfterItsLastDestructorLeavesItsPlaceToOthers) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ThreadSanitizer ends what it knows of a thread before the last destructors run";

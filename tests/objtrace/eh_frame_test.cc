@@ -64,7 +64,7 @@ std::optional<std::pair<int, std::int64_t>> BaseAndOffset(const Dwarf_Op& operat
   return std::nullopt;
 }
 
-// As elfutils has it. Unset: it has nothing there, or what RuleAt() need not understand.
+// Returns elfutils' rule. nullopt: it has none, or one that RuleAt() need not understand.
 std::optional<FrameRule> Expected(Dwarf_Frame* frame) {
   Dwarf_Op memory[3];
   Dwarf_Op* operations = nullptr;
@@ -106,7 +106,7 @@ std::string Said(const FrameRule& rule) {
          std::to_string(rule.rbp_offset);
 }
 
-// Where functions begin, by the file's symbols, with their bytes.
+// Returns the starts of functions by the file's symbols, with their bytes.
 std::set<std::pair<std::uint64_t, std::uint64_t>> FunctionsOf(Elf* elf) {
   std::set<std::pair<std::uint64_t, std::uint64_t>> functions;
   Elf_Scn* section = nullptr;
@@ -177,7 +177,7 @@ TEST(EhFrame, RulesAreThoseThatElfutilsReads) {
 #endif
 }
 
-// Where rbp, which is register 6, was in a register, or is a number itself: a byte for each row.
+// A byte for each row: rbp, which is register 6, was in a register, or is a number itself.
 asm(R"(
   .pushsection .text
   .type rbp_elsewhere, @function

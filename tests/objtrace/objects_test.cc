@@ -154,8 +154,8 @@ TEST(ObjectsTest, FreeingLeavesErrnoAlone) {
   constexpr std::size_t kLockedBytes = 4096;
   const Object own = Make(kBytes);
   char* object = static_cast<char*>(hmalloc(kBytes));
-  // What is locked cannot go back to the system: madvise(2) fails. By the system call:
-  // AddressSanitizer's function locks nothing.
+  // Locked memory cannot go back to the system, because madvise(2) fails. The test makes the system
+  // call itself: AddressSanitizer's function locks nothing.
   if (::syscall(SYS_mlock, object + kBytes / 2, kLockedBytes) != 0)
     GTEST_SKIP() << "mlock: " << errno;
   errno = ENOTTY;
@@ -346,8 +346,8 @@ TEST(ObjectsThreadTest, MemoryThatACountMayStillReachIsNotGivenAway) {
   EXPECT_EQ(heap.registry().Self()->held, nullptr);
 }
 
-// Each object is touched by all threads and then freed by one that its maker did not choose, while
-// the others go on to further objects, and so hand over what they counted.
+// All threads touch each object, and then one that its maker did not choose frees it. The others go
+// on to further objects, and so hand over their counts.
 TEST(ObjectsThreadTest, CountsAreHandedOverWhileOthersFree) {
   constexpr std::size_t kThreads = 3;
   constexpr int kRounds = 40;
@@ -620,7 +620,8 @@ TEST(ObjectsThreadTest, ASignalHandlersCountMayBeAThreadsFirst) {
 TEST(ObjectsThreadTest, TheRuntimeIsFoundLeftAfterAHandlerJumpedOutOfIt) {
   tmprof::objtrace::Thread& self = *tmprof::objtrace::heap.registry().SelfWithStack();
   static int variable = 0;
-  // Of a function that was called from here and has gone, as siglongjmp(3) leaves it.
+  // The frame is that of a function that was called from here and has gone, as siglongjmp(3) leaves
+  // it.
   self.busy = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) - 8192;
   const auto count_further_down = [] {
     std::array<volatile char, 16'384> deep;
@@ -634,7 +635,7 @@ TEST(ObjectsThreadTest, TheRuntimeIsFoundLeftAfterAHandlerJumpedOutOfIt) {
   EXPECT_EQ(self.busy, 0U);
 }
 
-// For as long as it lives, who writes there ends the test by SIGSEGV.
+// A write there while it lives ends the test by SIGSEGV.
 class Unwritable {
  public:
   Unwritable(const void* start, std::size_t bytes)
@@ -657,8 +658,8 @@ class Unwritable {
   std::uintptr_t bytes_;
 };
 
-// Of two threads each has an object of whole pages. Once each has counted on both, no count writes
-// where the other thread does: neither to the other's object nor to its place.
+// Each of two threads has an object of whole pages. Once each has counted on both, no count writes
+// where the other thread does: neither to the other's object nor to its record.
 TEST(ObjectsThreadTest, CountingWritesNoCacheLineThatAnotherThreadWrites) {
   using tmprof::objtrace::Thread;
   constexpr std::size_t kBytes = 256 * 1024;
@@ -834,7 +835,7 @@ TEST(ObjectsMemoryTest, FreedMemoryIsUsedAgain) {
   EXPECT_EQ(addresses(), 1U);
 }
 
-// Of pages that were there before, a program pays for no faults again.
+// A program pays no more faults for pages that were there before.
 TEST(ObjectsMemoryTest, WhatWasFreedIsThereForTheNext) {
   constexpr std::size_t kBytes = 8 << 20;
   const auto faults_of_use = [] {

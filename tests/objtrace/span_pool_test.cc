@@ -96,7 +96,7 @@ TEST_F(SpanPoolTest, NoMoreThan64MiBAreKept) {
   }
 }
 
-// What is taken of a run is its first part, and what is dirty may be its last.
+// The first part of a run is taken, and the last part may be dirty.
 TEST_F(SpanPoolTest, WhatIsFreedBesideMuchThatIsTakenBitByBitGoesBack) {
   constexpr std::uint64_t kBit = 12 * kSpansInMiB + 1;
   Span* const much = TakeAndUse(128 * kSpansInMiB);
@@ -141,7 +141,7 @@ TEST_F(SpanPoolTest, OnlyWhatWasUsedSinceIsNoZeros) {
   EXPECT_TRUE(pool_.Take(1)->dirty);
 }
 
-// By far more spans than 16 MiB are.
+// The runs have far more spans than 16 MiB.
 TEST_F(SpanPoolTest, RunsOfWhichLittleWasUsedKeepIt) {
   constexpr std::uint64_t kUsed = 4096;
   std::vector<Span*> runs;
@@ -187,7 +187,7 @@ TEST_F(SpanPoolTest, WhatIsNotDirtyIsZerosHoweverRunsWereCutAndJoined) {
   EXPECT_GT(clean, kTurns / 100);
 }
 
-// Of a run that was used before, little is used again and again.
+// A run was used before, and then little of it is used repeatedly.
 TEST_F(SpanPoolTest, WhatWasUsedBeforeItWasTakenIsKnownWhenItComesBack) {
   std::vector<Span*> runs;
   for (int i = 0; i < 800; ++i) runs.push_back(TakeAndUse(1));
@@ -204,7 +204,7 @@ TEST_F(SpanPoolTest, WhatWasUsedBeforeItWasTakenIsKnownWhenItComesBack) {
 TEST_F(SpanPoolTest, WhatIsLockedStaysAndIsNoZeros) {
   Span* const run = TakeAndUse(64 * kSpansInMiB);
   ASSERT_NE(run, nullptr);
-  // By the system call: AddressSanitizer's function locks nothing.
+  // The test makes the system call itself: AddressSanitizer's function locks nothing.
   if (::syscall(SYS_mlock, MemoryOf(run), 4096) != 0) GTEST_SKIP() << "mlock: " << errno;
   Give(run);
   ASSERT_EQ(pool_.Take(64 * kSpansInMiB), run);

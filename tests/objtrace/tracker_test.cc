@@ -74,7 +74,7 @@ class TrackerTest : public ::testing::Test {
     });
   }
 
-  // Of ended processes.
+  // Takes the logs of ended processes.
   void Take(AllocationLogs& logs) {
     logs.Take(
         [&](const AllocationLogs::Log& log, const LoggedEvent& event) {
@@ -132,7 +132,7 @@ class TrackerTest : public ::testing::Test {
     return file;
   }
 
-  // With no room for what "spill" allocates.
+  // Advice that leaves no room for the allocations of "spill".
   std::string AdviceThatSpills() {
     AllocationLogs logs = Logs();
     EXPECT_EQ(Run(logs.request(), {"spill"}).status, 0);
@@ -231,7 +231,7 @@ TEST_F(TrackerTest, OfSmallOnesAShareIsToldThatStandsForAll) {
                            Case{.bytes = 2500, .interval_bytes = 4096, .told = 45'683},
                            Case{.bytes = 4000, .interval_bytes = 1000, .told = 98'168}}) {
     AllocationLogs logs = Logs(each.interval_bytes);
-    // As many as the log has room for: nobody takes events meanwhile.
+    // Allocates as many as the log has room for, because nobody takes events meanwhile.
     const double fits = std::min(1.0, objtrace::kLogEvents / 2 / each.told);
     const auto count = static_cast<std::uint64_t>(100'000 * fits * 0.9);
     ASSERT_EQ(
@@ -259,7 +259,7 @@ TEST_F(TrackerTest, AThreadsFirstAllocationIsToldAsOftenAsOthers) {
   EXPECT_EQ(lost_, 0U);
   double stood_for = 0;
   for (const LoggedEvent* event : Allocated(2500)) stood_for += event->weight;
-  EXPECT_NEAR(stood_for, 2000, 300);  // of a standard deviation of 49
+  EXPECT_NEAR(stood_for, 2000, 300);  // the standard deviation is 49
 }
 
 TEST_F(TrackerTest, ThreadsLoseNothing) {
@@ -443,7 +443,7 @@ TEST_F(TrackerTest, WithoutARecorderNothingIsWrittenOrSaid) {
   EXPECT_EQ(gone.status, 0);
   EXPECT_EQ(gone.err, "");
 
-  // As one that was killed leaves it.
+  // A recorder that was killed leaves such a folder.
   std::filesystem::create_directory(folder);
   WriteFile(folder / objtrace::kTrackLock, "");
   EXPECT_EQ(Run(request, {"kinds"}).status, 0);
@@ -497,7 +497,8 @@ TEST_F(TrackerTest, AnArenaThatIsFullLeavesTheRestToMalloc) {
   AllocationLogs logs = Logs();
   ASSERT_EQ(Run(logs.request(), {"kinds"}).status, 0);
   Take(logs);
-  // For one block of 100 000 bytes, which is used three times, and not for one of 200 003.
+  // The arena has room for one block of 100 000 bytes, which is used three times, and not for one
+  // of 200 003.
   ArenaAdvice bounded{.room_bytes = {{5, 200'000}}, .sites = {}};
   const std::string advice = Advice({{100'001, 5}, {100'020, 5}, {100'005, 5}}, std::move(bounded));
   told_.clear();
@@ -725,7 +726,7 @@ TEST_F(TrackerTest, HoweverAThreadEndsWhatItAllocatedStaysAndWhatItFreesIsTold) 
   EXPECT_EQ(live(100'032), 3U);
 }
 
-// Of the handler's mappings those are told that the tracker was not amid an event for.
+// The handler's mappings are reported unless the tracker was in the middle of an event.
 TEST_F(TrackerTest, AHandlerAmidAnEventLosesNone) {
   AllocationLogs logs = Logs();
   const Outcome ran = Run(logs.request(), {"steps"});
@@ -802,7 +803,7 @@ TEST_F(TrackerTest, AnArenaThatCannotBeBoundIsSaidAndUsed) {
   EXPECT_EQ(Allocated(100'002).at(0)->address - Allocated(100'001).at(0)->address, kArenaBytes);
 }
 
-// By readelf(1): hexadecimal digits.
+// Reads hexadecimal digits with readelf(1).
 std::string BuildIdOf(const std::string& path) {
   const Outcome read = RunProgram({"readelf", "-n", path});
   const std::string title = "Build ID: ";
@@ -892,7 +893,7 @@ TEST_F(TrackerTest, WhatCannotBeAllocatedIsNotTold) {
   const std::uint64_t most = std::uint64_t{1} << 61;
   EXPECT_TRUE(
       std::ranges::all_of(told_, [&](const Told& told) { return told.event.bytes < most; }));
-  // What realloc(3) could not grow is told again, with all that it may use.
+  // An object that realloc(3) could not grow is reported again, with all its usable bytes.
   const auto grown = std::ranges::find_if(told_, [](const Told& told) {
     return told.event.kind == LogEventKind::kAllocated && told.event.bytes == 50'007;
   });

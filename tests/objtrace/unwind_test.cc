@@ -36,7 +36,7 @@ StackBounds OwnStack() {
 struct Walked {
   StackBounds stack = OwnStack();
   CallChain chain;
-  std::vector<std::uint64_t> expected;  // as the C library's own unwinder has them
+  std::vector<std::uint64_t> expected;  // by the C library's own unwinder
 };
 
 [[gnu::noinline]] void Leaf(Walked& walked) {
@@ -49,7 +49,7 @@ struct Walked {
   }
 }
 
-// What the compiler keeps a frame pointer for.
+// The compiler keeps a frame pointer for this.
 [[gnu::noinline]] void Framed(Walked& walked, int frames) {
   auto* volatile room = static_cast<char*>(::alloca(static_cast<std::size_t>(frames) + 16));
   if (frames > 1) {

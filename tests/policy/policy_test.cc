@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds for every policy of the registry.
+// Tests that run over every policy of the registry.
 
 #include "policy/policy.h"
 

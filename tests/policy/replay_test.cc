@@ -561,7 +561,7 @@ TEST(Replay, KeepsMoreThan64PlacementsApart) {
   }
 }
 
-// Of all ways to fill tier 1 in one epoch none holds more of the oracle's own judge's weight.
+// No way to fill tier 1 in one epoch holds more of the weight of the oracle's own judge.
 TEST(Oracle, IsTheBestPlacementOfItsJudgeInEachEpoch) {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     const std::vector<EpochProfile> epochs = RandomTrace(seed, 6, 1, false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is the ledger's own; the framing is tested with traces.
+// Tests the ledger's own rules; the framing is tested with traces.
 
 #include "proto/ledger_file.h"
 
@@ -235,7 +235,7 @@ class LedgerValidation : public LedgerTest {
                     column) +
                 Doubles(10, {1, 0}) + Doubles(11, {3, 0}));
   }
-  // What is wrong with an epoch that has this beside a target 0.
+  // Returns the fault of an epoch that has this beside a target 0.
   std::string Complaint(const std::string& rest, std::uint64_t index = 0) {
     const std::string start = Preamble() + Header();
     const LedgerBack back =

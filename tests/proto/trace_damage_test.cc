@@ -17,7 +17,7 @@ namespace trace_damage_test {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// CRC-32 of IEEE 802.3 bit by bit, as a check on whoever else computes it.
+// Computes the CRC-32 of IEEE 802.3 bit by bit, to check the other implementation.
 std::uint32_t NaiveCrc32(std::string_view bytes) {
   std::uint32_t crc = 0xffffffff;
   for (const char byte : bytes) {

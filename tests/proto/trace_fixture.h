@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of traces and ledgers share: a folder, small profiles, and a hand-rolled protobuf
+// Helpers for tests of traces and ledgers: a folder, small profiles, and a hand-rolled protobuf
 // writer, so that the field numbers on disk are checked against a second source.
 
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a trace is written to: modes, locks, devices, full disks, forbidden folders.
+// Tests where a trace may be written to: modes, locks, devices, full disks, forbidden folders.
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -308,8 +308,8 @@ TEST_F(TraceRoundTrip, RandomProfilesComeBackAsTheyWereWritten) {
   }
 }
 
-// 2^18 records are free of the rule that a message is at least as long as its record count, and a
-// message that compresses beyond 1 : 64 is padded. Both matter only here: everything constant.
+// A message with 2^18 records need not be as long as its record count. A message that compresses
+// beyond 1 : 64 is padded. Both matter only here, because everything is constant.
 TEST_F(TraceRoundTrip, MoreIdenticalRecordsThanAnyMessageMayClaimComeBack) {
   constexpr std::size_t kRecords = 3'000'000;
   EpochProfile epoch;

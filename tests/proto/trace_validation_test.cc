@@ -69,7 +69,7 @@ class TraceValidation : public TraceTest {
     WriteFile(path(), EmptyTrace() + FrameOf(2, message));
     return ReadTrace(path());
   }
-  // What is wrong with it; fails unless file and offset are named.
+  // Returns the fault; fails unless file and offset are named.
   std::string Complaint(std::string_view message) {
     const std::string prefix = "cannot read trace file '" + path().string() +
                                "': frame at byte offset " + std::to_string(EmptyTrace().size()) +

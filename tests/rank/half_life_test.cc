@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long evidence should last, and how well that is learned: a hot set of 1/16 of the pages with
-// 90 % of the accesses, profiled in epochs of 1 s by a ladder that visits a part of the blocks in
-// each, in random rotation, and by a sampler. What counts is History's hit rate at 1/16: true
-// accesses of epoch e that go to the pages ranked best at the end of epoch e - 1.
+// Tests how long evidence should last, and how well that is learned. A hot set of 1/16 of the pages
+// has 90 % of the accesses. It is profiled in epochs of 1 s by a ladder, which visits a part of the
+// blocks in each in random rotation, and by a sampler. The measure is History's hit rate at 1/16:
+// true accesses of epoch e that go to the pages ranked best at the end of epoch e - 1.
 
 #include <gtest/gtest.h>
 

@@ -108,7 +108,7 @@ struct Told {
                        best, hit.oracle->value, hit.oracle->low, hit.oracle->high, attained,
                        hit.attainable->value, hit.attainable->low, hit.attainable->high);
   }
-  // So many of the two intervals hold the truth.
+  // Returns how many of the two intervals hold the truth.
   int Held() const {
     return (hit.oracle->low <= best && best <= hit.oracle->high) +
            (hit.attainable->low <= attained && attained <= hit.attainable->high);

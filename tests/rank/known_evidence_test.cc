@@ -221,7 +221,7 @@ TEST(KnownEvidence, SamplesOfPagesThatWereLookedAtTellMemoryInEachProgram) {
   }
 }
 
-// To rank by, and to judge by.
+// Returns the sources to rank by, and to judge by.
 std::pair<RankSource, RankSource> BestForPlacementOf(const EpochProfile& epoch,
                                                      RankModel model = RankModel::kRate) {
   KnownEvidence known;

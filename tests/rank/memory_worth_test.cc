@@ -276,7 +276,7 @@ TEST(RankByMemory, SamplesOfTimeAreNoneOfMemory) {
 }
 
 TEST(RankByMemory, PagesThatWereNotLookedAtUseTheCacheToo) {
-  // Of 100 times as many pages a cache of as many times the size has room for as large a part.
+  // With 100 times as many pages, a cache of 100 times the size has room for an equal part.
   const std::vector<PageRecord> records = FastAndSlow(0, 0, 0);
   const Scores all = ScoreWithCache(records, kMiB * 3 / 8, SampleSubject::kMemory, PageCount(128));
   const Scores part =
@@ -344,7 +344,7 @@ TEST(RankByMemory, PagesOfATargetThatHasExitedAreNotCounted) {
        {std::optional<std::uint64_t>(), std::optional(kMiB / 8)}) {
     Ranker::Options options = Ranker::DefaultOptions(RankModel::kRate);
     options.llc_bytes = llc_bytes;
-    // By samples the slow pages are all that counts.
+    // If samples decide, only the slow pages count.
     const PageCount capacity(llc_bytes ? 128 : 64);
     HitRateTeller teller(options, RankSource::kMemory, std::vector<PageCount>{capacity});
     EpochProfile both = epoch;

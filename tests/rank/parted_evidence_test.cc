@@ -39,7 +39,7 @@ TEST(PagesWithinRegions, KeepTheirSamplesInATotal) {
   EXPECT_THAT(ranker.table().key, ElementsAre(Key(0, 0), Key(0, 2), Key(0, 3)));
   EXPECT_THAT(ranker.table().span_pages, ElementsAre(2, 1, 7));
   EXPECT_THAT(ranker.Score(RankSource::kSamples), ElementsAre(0, 4, 0));
-  // Of ten pages, ten: those of an accessed bit are the region's.
+  // All ten of ten pages count: those with an accessed bit are the region's.
   EXPECT_THAT(ranker.Score(RankSource::kReferences), Pointwise(DoubleNear(1e-9), {2, 1, 7}));
 
   ranker.Absorb(Epoch(2, kSampledJoinedAndSplit[2]));
@@ -76,8 +76,8 @@ PageRecord Region(std::uint64_t vpn, std::uint64_t span, std::uint32_t first_acc
   return region;
 }
 
-// As above, by rates: of two regions alike that are joined and split again, each with a sampled
-// page, that page is ranked before all others by either ranker.
+// Ranks by rates. Two similar regions, each with a sampled page, are joined and split again. Either
+// ranker then ranks the sampled pages before all others.
 template <typename AnyRanker>
 void ExpectSampledPagesFirst(AnyRanker ranker) {
   ranker.Absorb(Epoch(0, {Visited(2, 0, milliseconds(1), 3), Visited(7, 0, milliseconds(1), 3)}));
@@ -236,8 +236,8 @@ TEST(PartedEvidence, GivesARegionTheSamplesThatAreNextToNothing) {
   EXPECT_THAT(ranker.Score(RankSource::kSamples), ElementsAre(1.0 / 32));
 }
 
-// Programs whose samples are drawn by their pages' rates, and regions that are drawn anew in each
-// epoch and tell their pages' mean rate as exactly as a count of some ten does.
+// Programs' samples are drawn by their pages' rates. Regions are drawn anew in each epoch, and tell
+// their pages' mean rate as exactly as a count of some ten does.
 struct Program {
   std::size_t hot;  // of kPages, with 90 % of the accesses
   bool scattered;
@@ -273,11 +273,11 @@ Recall RecallOf(const Program& program) {
       const std::uint64_t end = std::min<std::uint64_t>(kPages, start + 20 + random() % 80);
       const auto span = static_cast<double>(end - start);
       const double mean = std::accumulate(&rates[start], &rates[start] + (end - start), 0.0) / span;
-      // Of the time in which ten are due.
+      // Draws the time in which ten are due.
       const std::uint32_t seen = std::poisson_distribution<std::uint32_t>(10)(random);
       const auto at_risk =
           std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 * 10 / mean / span));
-      // As the epoch builder parts it, the first accesses but for their rounding.
+      // Parts it as the epoch builder does, except for the rounding of first accesses.
       for (std::uint64_t vpn = start; vpn < end;) {
         std::uint64_t stop = vpn + 1;
         if (samples[vpn] == 0) {

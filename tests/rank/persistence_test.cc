@@ -10,8 +10,7 @@
 namespace tmprof {
 namespace persistence_test {
 
-// What is seen of a page whose rate has lasted is so likely if it had changed, and the other way
-// round.
+// Evidence of a page whose rate has lasted is so likely if it had changed, and the other way round.
 constexpr double kContradicted = 3e-4;
 
 // Each page is probed again after `wait` seconds.

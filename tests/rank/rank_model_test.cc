@@ -241,8 +241,8 @@ TEST(Rate, APageOfWhichNoTimeWasKeptIsNeitherHotNorColdBesideOthers) {
   EXPECT_NEAR(scores.back() / ((scores[0] + scores[1]) / 2), 1, 0.1);
 }
 
-// 512 pages at 4 KiB, each accessed once in 100 ms, and a huge page accessed 512 times in 100 ms
-// each hold as much heat.
+// 512 pages of 4 KiB, each accessed once in 100 ms, have the heat of a huge page that is accessed
+// 512 times in 100 ms.
 TEST(Rate, AHugePageCountsAsManyPages) {
   std::vector<PageRecord> records;
   for (std::uint64_t vpn = 0; vpn < 512; ++vpn) {

@@ -64,8 +64,8 @@ std::vector<Look> All(bool changing_is_hot) {
   return looks;
 }
 
-// By a ladder: what was accessed at `rate`, per millisecond, has its first access halfway between
-// two reads.
+// Makes the record of a ladder. An access at `rate`, per millisecond, comes halfway between two
+// reads.
 PageRecord Visit(double rate, std::mt19937_64& random) {
   const double accessed_ms = std::exponential_distribution{rate}(random);
   const auto record = [](bool accessed, double at_risk_ms) {
@@ -162,7 +162,7 @@ TEST_F(RankerWithChanges, BelievesInAChangeByTheTimeSinceTheLastProbe) {
   EXPECT_NEAR(chance_after({0, 0, 0, 1}), after_a_second, 1e-6) << "rests are no time to change in";
 }
 
-// What is suspected of a page that stays cold predicts as much of it as all its evidence does. It
+// The suspicion about a page that stays cold predicts as much of it as all its evidence does. It
 // must not stand in the way of a change to come.
 TEST_F(RankerWithChanges, SeesPagesThatBecomeHotWhateverWasSuspectedOfThemBefore) {
   constexpr std::uint64_t kUsed = 2048;
@@ -390,7 +390,7 @@ class TwoRates {
     double seconds;
   };
 
-  // How likely a change is; 0: none is suspected.
+  // Returns the probability of a change; 0: none is suspected.
   double chance() const { return chance_; }
   Bits since() const { return Total(since_); }
   Bits all() const { return Total(all_); }
@@ -455,7 +455,7 @@ class TwoRates {
     return total;
   }
 
-  // Of all of it, and the rate's expected logarithm.
+  // Returns the log-likelihood of all of it, and the rate's expected logarithm.
   static std::pair<double, double> Likelihood(const std::vector<Bits>& bits) {
     double sum = 0;
     double of_logs = 0;

@@ -166,10 +166,9 @@ TEST(RateModel, WellWatchedPagesGetTheRateThatWasSeen) {
   EXPECT_LE(estimates.relative_sd[0], 0.25);
 }
 
-// A span of 512 pages accessed 100 times in 2 s: its pages have 50 / 512 a second each.
-// One session ended at 64 us, with one find of two tries, and one at 16 us, which two finds at 64
-// us had led to. A rate of 24 800/s is the likeliest by these six tries, one of 17 350/s by the
-// last four alone.
+// A span of 512 pages is accessed 100 times in 2 s: its pages have 50 / 512 a second each. One
+// session ended at 64 us, with one find of two tries. Another ended at 16 us, after two finds at 64
+// us. The likeliest rate is 24 800/s by these six tries, and 17 350/s by the last four alone.
 RateEvidence TwoSessions() {
   return {.first_read_finds = 2,
           .first_read_seconds = 250e-6,
@@ -311,8 +310,8 @@ TEST(RateModel, ExtremeEvidenceStaysFiniteAndPositive) {
   }
 }
 
-// Of a region one page is watched at a time: its time at risk is a share of that. Each has a size
-// of its own, which says nothing of how fast the ladder's first read is.
+// One page of a region is watched at a time, so that its time at risk is a share of that. Each
+// region has a size of its own, which says nothing about how fast the ladder's first read is.
 TEST(RateModel, RegionsOfManySizesShareTheLadderOfTheirPages) {
   std::vector<RateEvidence> evidence;
   for (int i = 0; i < 100; ++i) {

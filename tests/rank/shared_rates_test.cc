@@ -274,16 +274,15 @@ TEST(SharedPages, HaveTheAccessesOfProcessesThatWereNotLookedAtThere) {
   const double sum = std::accumulate(told.score.begin(), told.score.end(), 0.0);
   const double sum_alone = std::accumulate(alone.score.begin(), alone.score.end(), 0.0);
   EXPECT_NEAR(sum / sum_alone, 4, 0.4);
-  // Of four activities that nothing tells, each has a variance of 1. The page's process has a
-  // quarter of the CPU time and all of the time watched: (1/4 - 1)^2 + 3 (1/4)^2.
+  // Each of four unknown activities has a variance of 1. The page's process has a quarter of the
+  // CPU time and all of the time watched: (1/4 - 1)^2 + 3 (1/4)^2.
   const double of_activities = 0.75;
   EXPECT_NEAR(told.relative_sd[0], std::hypot(alone.relative_sd[0], std::sqrt(of_activities)),
               0.001);
 }
 
-// Each of four processes was watched on half of the pages for so long that it was found to access a
-// few, and on one page a process was watched alone. The others' accesses to that page follow from
-// the activities.
+// Each of four processes was watched on half of the pages until a few accesses were found. On one
+// page a single process was watched. The others' accesses to that page follow from the activities.
 TEST(SharedPages, TellTheErrorThatActivitiesLeave) {
   constexpr std::uint32_t kShared = 200;
   const std::vector<double> activity = {0.4, 1, 0.6, 2};
@@ -360,7 +359,7 @@ Windows RandomWindows(std::uint32_t seed, bool samples) {
   return made;
 }
 
-// What is told of mappings without records, one entry for each page.
+// Returns the evidence of mappings without records, one entry for each page.
 SharedRates::SeenByPiece PageByPage(const PageMappers& mappers, const Windows& windows,
                                     bool goes_by_bits) {
   const EvidenceTable& table = windows.table;
@@ -435,7 +434,7 @@ TEST(SharedPages, AreKeptByRecordsInsteadOfByMappings) {
   EXPECT_EQ(seen.unseen.size(), 2 * 200u);
 }
 
-// By a ranker that follows the program: scores of the last epoch, by page of the file.
+// Tells scores of the last epoch by page of the file, from a ranker that follows the program.
 Told TellLatest(const std::vector<EpochProfile>& epochs) {
   Ranker ranker(kRemembering);
   for (const EpochProfile& epoch : epochs) ranker.Absorb(epoch);
@@ -523,7 +522,7 @@ TEST(SharedPages, KeepTheEvidenceOfTheTimeWithOneMapper) {
   EXPECT_GT(RecallOf(heat, TellLatest(epochs)), recall - 0.05);
 }
 
-// The file's pages are as hot for one process, whoever else maps them.
+// The file's pages stay equally hot for one process, whichever others map them.
 TEST(SharedPages, StayAsTheyWereWhereAnIdleProcessJoins) {
   const simulation::Rates heat = simulation::Hotset(kPages, 2e4);
   const std::vector<EpochProfile> both =
@@ -779,8 +778,8 @@ TEST(SharedPages, TellTheErrorOfAProcesssShare) {
   const SharedRates rates(mappers, seen, [](TargetId) { return 1.0; }, {});
   EXPECT_EQ(rates.Variance(0), 0) << "both were watched";
   // The share is 1 / (1 + x) with x the ratio of the activities. The logarithm of x has the
-  // information 2 / 4 of two accesses that are one process's or the other's, and that of what is
-  // assumed of both, 1 / 2. Where x is 1, the share's relative change is half that of x.
+  // information 2 / 4 from two accesses that are one process's or the other's, and 1 / 2 from the
+  // assumption about both. If x is 1, the share's relative change is half that of x.
   int rows = 0;
   ForEachShare(
       mappers, rates, 0, [](std::uint32_t) { return 1.0; }, [](std::uint32_t) { return true; },

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kBlockPages = 512;
 
-// Of our own, as the standard library's distributions may change between versions.
+// Our own random numbers, because the standard library's distributions may change between versions.
 class Chance {
  public:
   explicit Chance(std::uint32_t seed) : bits_(seed) {}

@@ -23,7 +23,7 @@ Rates Zipf(std::size_t pages, double accesses_per_second);    // skew 0.99
 // Half of the pages next to never accessed, the others as in Zipf.
 Rates HalfIdle(std::size_t pages, double accesses_per_second);
 
-// How likely an access of page i is sampled, relative to the others.
+// Returns how likely an access of page i is sampled, relative to the others.
 using Bias = std::function<double(std::size_t page)>;
 
 struct Scenario {
@@ -81,9 +81,9 @@ Accuracy Judge(const Rates& rates, const Observation& seen, std::span<const doub
 std::vector<double> Combined(const Observation& seen);
 std::vector<double> ReferencesOnly(const Observation& seen);
 std::vector<double> SamplesOnly(const Observation& seen);
-// What it is measured against: the paper's sum, and a Gamma-Poisson posterior mean
-// (0.3 + E + n) / (0.3 / lambda0 + T + s D) with the bits' pooled rate lambda0, and s D such that
-// samples and bits agree on the pages visited.
+// The baselines: the paper's sum, and a Gamma-Poisson posterior mean (0.3 + E + n) / (0.3 / lambda0
+// + T + s D). lambda0 is the bits' pooled rate, and s D is such that samples and bits agree on the
+// pages visited.
 std::vector<double> Sum(const Observation& seen);
 std::vector<double> GammaPoisson(const Observation& seen);
 

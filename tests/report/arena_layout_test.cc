@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// With its header, 32 of them fill a page.
+// 32 objects with their headers fill a page.
 constexpr std::uint64_t kBytes = 112;
 
 std::vector<LiveObject> Objects(std::size_t number, std::uint64_t accesses,

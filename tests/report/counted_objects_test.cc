@@ -23,8 +23,8 @@ using ::testing::HasSubstr;
 constexpr std::uint64_t kPage = 4096;
 constexpr std::chrono::system_clock::time_point kWallStart{std::chrono::hours(500'000)};
 
-// Of a process that began with the trace and wrote its profile some time later: two nodes, of which
-// one came in the second second and another was freed; a buffer; a variable.
+// Profiles of a process that began with the trace and wrote them some time later. It has two nodes,
+// of which one came in the second second and another was freed, a buffer, and a variable.
 ObjectProfiles Profiles(Pid pid = Pid(42), milliseconds written = milliseconds(3000)) {
   ObjectsInfo info{.pid = pid, .program = "/bin/tree"};
   info.start = kTraceStart;
@@ -239,7 +239,7 @@ TEST(CountedObjects, WhereATrackerToldItsSitesAreKnownByTheirInnermostCalls) {
   EXPECT_EQ(json["rows"][0]["counted"].is_null(), true);
 }
 
-// As a tracker tells them.
+// Makes an event in a tracker's form.
 AllocationEvent Event(AllocationKind kind, std::uint64_t page, milliseconds time,
                       std::uint32_t site = kUnknownSite) {
   return {.target = TargetId(0),

@@ -23,7 +23,7 @@ using ::testing::Pair;
 
 using Frames = std::vector<SourceFrame>;
 
-// As the recorded build has it, and the counted one, in whose folder nothing is what it was.
+// The calls of the recorded build, and of the counted one, in whose folder all offsets differ.
 SourceFrame Recorded(const std::string& function, int line, const std::string& file = "tree.c") {
   return {.function = function,
           .file = line > 0 ? "/home/build/" + file : "",
@@ -143,7 +143,7 @@ TEST(CountedSites, AreThoseOfTheirFunctionsWhereLinesFindNothingAndNoOtherHasThe
   EXPECT_EQ(counts.ambiguous_sites, 2U) << "one of them is there";
   EXPECT_EQ(counts.missing_sites, 0U);
 
-  // So may one that has its line: it is the trace's, which does not have the other.
+  // A site with the right line is the trace's, which then does not have the other.
   const CountedStack exact{{Counted("make_node", 10), Counted("main", 20)}, 9};
   const SiteCounts with_exact = sites.Count(ProfileOf({node, exact}));
   EXPECT_THAT(with_exact.by_place, ElementsAre(Pair(1, 9)));
@@ -163,14 +163,14 @@ TEST(CountedSites, AreNotThoseOfFunctionsInAnotherFile) {
 }
 
 TEST(CountedSites, AreKnownWhereLinesOfSomeCallsAre) {
-  // Of the C library the debug information is there on one side alone.
+  // Only one side has debug information of the C library.
   Frames nodes = kNodes;
   nodes[2] = Recorded("start", 0);
   const CountedStack node{
       {Counted("make_node", 10), Counted("main", 20), Counted("start", 5, "libc.c")}, 7};
   EXPECT_THAT(Sites({nodes, kLeaves}).Count(ProfileOf({node})).by_place, ElementsAre(Pair(1, 7)));
 
-  // Of the program it is not: it may be either.
+  // Without debug information of the program the site may be either.
   const Sites stripped({{Recorded("make_node", 0), Recorded("main", 0)}, kLeaves});
   const CountedStack leaf{{Counted("make_leaf", 12), Counted("main", 21)}, 8};
   EXPECT_THAT(stripped.Count(ProfileOf({node, leaf})).by_place,
@@ -257,7 +257,7 @@ TEST(CountedSites, OfARecursionAreOneHoweverDeep) {
 }
 
 TEST(CountedSites, AreKnownThoughFunctionsThatJumpToTheLastOneTheyCallAreNotInTheTrace) {
-  // Which a build that counts returns from.
+  // The recorded build jumps out of flush(); a build that counts returns from it.
   const Sites sites({{Recorded("allocate", 5), Recorded("write", 10), Recorded("main", 20)},
                      {Recorded("allocate", 5), Recorded("write", 10), Recorded("main", 21)},
                      kLeaves});
@@ -273,15 +273,15 @@ TEST(CountedSites, AreKnownThoughFunctionsThatJumpToTheLastOneTheyCallAreNotInTh
                            Counted("start", 5, "libc.c")},
                           9};
   EXPECT_THAT(sites.Count(ProfileOf({leaf})).by_place, ElementsAre(Pair(3, 9)));
-  // Of two that may be the one in the trace, neither is it for sure, nor is one of a site that is
-  // known by all of its lines.
+  // Two sites may be the one in the trace, so that neither matches. A site that is known by all of
+  // its lines does not either.
   const SiteCounts two = sites.Count(ProfileOf({write(30, 20, 7), write(31, 20, 7), leaf}));
   EXPECT_THAT(two.by_place, ElementsAre(Pair(3, 9)));
   EXPECT_EQ(two.ambiguous_sites, 2U);
   EXPECT_EQ(two.missing_sites, 0U);
   const CountedStack itself{{Counted("allocate", 5), Counted("write", 10), Counted("main", 20)}, 6};
   EXPECT_THAT(sites.Count(ProfileOf({write(30, 20, 7), itself})).by_place, ElementsAre(Pair(1, 6)));
-  // Where its stack ended before it came to what the trace has next, it may be any.
+  // A stack that ended before the trace's next call may be any.
   const CountedStack cut{{Counted("allocate", 5), Counted("grow", 40)}, 7};
   const SiteCounts other = sites.Count(ProfileOf({cut, leaf}));
   EXPECT_THAT(other.by_place, ElementsAre(Pair(3, 9)));

@@ -89,9 +89,9 @@ TEST(CoverageTest, IsOneLinePerTargetInCsv) {
             ",,all targets,515,514,2,513,1,1,515,515,\n");
 }
 
-// Target 0: a region [0, 100) in which a bit was found and pages 7 and 20 were sampled, 20 in a
-// later epoch with a wider region; a region [300, 400) where nothing was found, and page 500, which
-// was looked at by itself. Target 1: page 1, by itself.
+// Target 0 has three spans. In the region [0, 100) a bit was found and pages 7 and 20 were sampled,
+// 20 in a later epoch with a wider region. In the region [300, 400) no bit was found. Page 500 was
+// looked at by itself. Target 1 has page 1, by itself.
 Trace WithRegions() {
   const std::vector targets = {MakeTarget(0, 10, "first"), MakeTarget(1, 11, "second")};
   EpochProfile one = MakeEpoch(0, targets);

@@ -130,8 +130,8 @@ TEST(HeatmapTest, IsDrawnWithCharactersInText) {
             "a row is 4 KiB, a column 1 s; shown: 100 % of the score of this target\n");
 }
 
-// As a recording by regions: program, mappings and stack, of which each epoch looked at every
-// region, in other bounds. Of the mappings' first 24 pages 16 are hot, in epoch 1 the last 8 are.
+// Imitates a recording by regions: program, mappings and stack. Each epoch looked at every region,
+// in other bounds. 16 of the mappings' first 24 pages are hot; in epoch 1 they are the last ones.
 Trace ByRegions() {
   const std::vector targets = {MakeTarget(0, 10, "swept")};
   EpochProfile zero = MakeEpoch(0, targets);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of this test program itself, and of a library that it loads.
+// Reads this test program itself, and a library that it loads.
 
 #include "report/loaded_data.h"
 
@@ -19,7 +19,7 @@
 #include "tests/apps/program.h"
 #include "tests/folders.h"
 
-// Of C, so that their names are as they are here.
+// C names are not mangled.
 extern "C" {
 alignas(4096) volatile char tmprof_test_table[3 * 4096] = {1};
 extern volatile char tmprof_test_again[3 * 4096] __attribute__((alias("tmprof_test_table")));

@@ -46,8 +46,8 @@ TEST(ChooseLockedTest, MakesOneRangeOfNeighbours) {
   EXPECT_EQ(ChooseLocked(known, PageCount(9), 1).grain, PageCount(1));
 }
 
-// Three hot pages that do not touch: as two ranges they can be had in blocks of four, of which the
-// first holds pages 4, 5 and 6, and page 5 with them.
+// Three hot pages do not adjoin. Two ranges can hold them in blocks of four. The first block holds
+// pages 4, 5 and 6, and page 5 with them.
 TEST(ChooseLockedTest, TakesBlocksWhereSinglePagesAreTooManyRanges) {
   const std::vector<HeatedRange> known{Heated(4, 1, 9), Heated(6, 1, 9), Heated(16, 1, 9),
                                        Heated(100, 100, 0)};

@@ -33,7 +33,7 @@ MovesSummary Golden(const MovesOptions& options = {}) {
   return SummarizeMoves(ledger, options);
 }
 
-// Of a ledger made from these.
+// Returns the summary of a ledger made from these epochs.
 MovesSummary SummaryOf(const std::vector<LedgerEpoch>& epochs, const MovesOptions& options = {},
                        const LedgerInfo& info = SmallLedgerInfo()) {
   std::string folder = testing::TempDir() + "/moves.XXXXXX";
@@ -173,7 +173,7 @@ TEST(MovesTest, SaysWhatPagesWereRankedBy) {
             nlohmann::json({"combined", "memory"}));
 }
 
-// What make_golden_ledger.cc puts there.
+// make_golden_ledger.cc writes the ledger.
 TEST(MovesTest, AddsUpALedger) {
   const MovesSummary summary = Golden();
   EXPECT_EQ(summary.epochs, 3u);

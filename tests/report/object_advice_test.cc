@@ -90,7 +90,7 @@ const ObjectAdvice::Site& SiteOf(const ObjectAdvice& advice, const std::string& 
   return none;
 }
 
-// What another build of it counted: of site n, with accesses.
+// The counts of another build: accesses of site n.
 CountedStack CountedAt(std::uint32_t site, std::uint64_t accesses) {
   return {.frames = {{.function = "make" + std::to_string(site),
                       .module = "/bin/counted",
@@ -109,7 +109,8 @@ AdvisedSite Advised(std::optional<std::uint32_t> arena, std::uint32_t site) {
 }
 
 TEST(ObjectAdvice, SitesThatMixAreKnownByThePagesThatAreTheirOwn) {
-  // Site 1 has 6 pages' worth, 2 of them its own, with 20 each: 120. Site 2 likewise, with 1: 6.
+  // Site 1 has 6 pages' worth, 2 of them its own, with 20 each: 120. Site 2 has so many, with 1
+  // each: 6.
   const ObjectAdvice advice =
       Program().Mixed(16, 8, 10).Own(1, 32, 2, 20).Own(2, 48, 2, 1).Advise();
   const ObjectAdvice::Site& hot = SiteOf(advice, "make1");
@@ -138,7 +139,7 @@ TEST(ObjectAdvice, PredictsWhatPackingGains) {
 }
 
 TEST(ObjectAdvice, HotSitesHaveTheRoomOfTier1) {
-  // Of 16 pages accessed, each of these has 4 of its own, one less hot than the other.
+  // Each of these has 4 of the 16 accessed pages for itself, each less hot than the one before.
   Program program;
   program.Own(1, 16, 4, 30).Own(2, 32, 4, 20).Own(3, 48, 4, 19).Own(4, 64, 4, 18);
   ObjectAdviceOptions options = Options();
@@ -167,7 +168,7 @@ TEST(ObjectAdvice, HotSitesHaveTheRoomOfTier1) {
 }
 
 TEST(ObjectAdvice, PredictsThatWhatHasNoRoomGainsNothing) {
-  // As above, with room for half of what site 1 takes.
+  // The arena has room for half of site 1.
   ObjectAdviceOptions options = Options();
   options.hot_room = std::uint64_t{6 * kPage + 10 * 16} / 2;
   const ObjectAdvice advice =
@@ -190,7 +191,7 @@ TEST(ObjectAdvice, SitesThatShareAllTheirPagesAreSetApartAndThenKnown) {
                                                                 Advised(kFirstApartArena + 1, 2),
                                                                 Advised(kColdArena, 3)));
 
-  // Of site 4 there is nothing in the file.
+  // The file has no line for site 4.
   ObjectAdviceOptions options = Options();
   options.placed_under = first.advice;
   Program placed;
@@ -405,7 +406,7 @@ TEST(ObjectAdvice, IsOfTheBuildThatWasRecorded) {
   EXPECT_THAT(advice.advice.build_ids, ElementsAre(std::pair("/bin/program", "\x01\xfe")));
   EXPECT_THAT(ObjectAdviceFile(advice), HasSubstr("\nmodule 1 /bin/program\nbuild 1 01fe\n"));
 
-  // What another build was advised says nothing of where this one's calls are.
+  // Advice for another build tells nothing about the places of this one's calls.
   ObjectAdviceOptions options = Options();
   options.placed_under = ArenaAdvice{.sites = {Advised(kColdArena, 1), Advised(kColdArena, 9)},
                                      .build_ids = {{"/bin/program", "\x01\xfe"}}};
@@ -455,7 +456,7 @@ TEST(ObjectAdvice, CountsOfAnotherBuildSayWhoseTheHeatOfSharedPagesIs) {
 }
 
 TEST(ObjectAdvice, SitesThatNoCountIsOfStayAsTheirPagesHaveThem) {
-  // As above; what another program counted of site 4 is of nobody here.
+  // Counts of another program for site 4 belong to nobody here.
   const Program program = Program().Mixed(16, 16, 10);
   const ObjectAdvice advice = program.Advise(WithCounts({CountedAt(1, 300), CountedAt(4, 100)}));
   EXPECT_EQ(SiteOf(advice, "make1").verdict, SiteVerdict::kHot);
@@ -502,7 +503,7 @@ TEST(ObjectAdvice, ASiteThatWasCountedWithoutAccessesIsColdHoweverHotItsPagesAre
 }
 
 TEST(ObjectAdvice, CountsCorrectWhatPagesOrAnEarlierAdviceSay) {
-  // By its pages site 2 is as cold as can be, and it was judged hot; site 1 the other way round.
+  // Site 2 is as cold as can be by its pages and was judged hot; site 1 the other way round.
   Program program;
   program.Own(1, 16, 16, 10).Own(2, 32, 16, 1);
   ObjectAdviceOptions options = WithCounts({CountedAt(1, 1), CountedAt(2, 99)});
@@ -522,8 +523,8 @@ TEST(ObjectAdvice, CountsCorrectWhatPagesOrAnEarlierAdviceSay) {
   EXPECT_EQ(SiteOf(one, "make1").known_by, KnownBy::kAdvice);
 }
 
-// 16 pages of ten references that each hold 16 objects of 112 bytes of site 1, of which an arena
-// takes 32 a page, so 8 pages in all, and one of site 2.
+// 16 pages of ten references each hold 16 objects of site 1 and one of site 2. An object of site 1
+// has 112 bytes, so that an arena holds 32 a page, 8 pages in all.
 Program KeysAndPayloads() {
   Program program;
   for (std::uint64_t page = 16; page < 32; ++page) {
@@ -555,16 +556,16 @@ TEST(ObjectAdvice, PredictsWhatHotObjectsThatWereBornTogetherGain) {
     return std::pair(advice.hit_rates.at(0).advised.value(),
                      advice.hit_rates.at(1).advised.value());
   };
-  // Of 4000 that were counted, a page of 32 keys has 2080 and each other one 160; all have 3200.
+  // A page of 32 keys has 2080 of 4000 counted accesses, and each other one 160; all have 3200.
   const auto [one, half] = advise(LiveKeys({{32, 65}, {224, 5}}));
   EXPECT_DOUBLE_EQ(one, 2080.0 / 4000);
   EXPECT_DOUBLE_EQ(half, 3200.0 / 4000);
-  // Of what was freed each page has a part: of 1600, 200.
+  // Each page has a part of the accesses to freed objects: 200 of 1600.
   EXPECT_DOUBLE_EQ(advise(LiveKeys({{32, 36}, {224, 2}}, 1600)).first, (1152.0 + 200) / 4000);
   EXPECT_DOUBLE_EQ(advise(LiveKeys({}, 3200)).first, 400.0 / 4000) << "all pages are alike";
-  // Where half of them lived to the end, they lie as far apart again.
+  // If half of them lived to the end, they lie twice as far apart.
   EXPECT_DOUBLE_EQ(advise(LiveKeys({{32, 70}, {96, 10}})).first, 2240.0 / 2 / 4000);
-  // Where twice as many lived, a page stands for two: here for 32 of each kind, and of 160 for 20.
+  // If twice as many lived, a page stands for two: here for 32 of each kind, and of 160 for 20.
   EXPECT_DOUBLE_EQ(advise(LiveKeys({{32, 50}, {480, 3}}, 160)).first, (1600.0 + 96 + 20) / 4000);
 }
 

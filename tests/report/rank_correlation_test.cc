@@ -49,7 +49,7 @@ TEST(Correlate, IsUnknownWhereEitherOrderHasNothingButTies) {
   EXPECT_FALSE(Correlate({{7, 1, 1}, {7, 2, 1}}).has_value());
 }
 
-// By the definitions, over all pairs of pages.
+// Follows the definitions, over all pairs of pages.
 RankCorrelation Naive(const std::vector<ScoredPages>& entries) {
   std::vector<ScoredPages> pages;
   for (const ScoredPages& entry : entries) {

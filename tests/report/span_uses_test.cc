@@ -18,8 +18,8 @@ namespace span_uses_test {
 
 constexpr std::uint64_t kPages = 300;
 
-// As many bounds of regions as pages allow: each epoch has others. Few epochs see much, many next
-// to nothing.
+// Makes as many bounds of regions as pages allow: each epoch has others. Few epochs see much, many
+// next to nothing.
 std::vector<EpochProfile> Regions(int count) {
   std::mt19937_64 random(7);
   std::vector<EpochProfile> epochs;
@@ -81,7 +81,7 @@ TEST(SpanUses, PartsHaveOfEachSpanWhatIsTheirs) {
   EXPECT_EQ(seen, expected.size());
 }
 
-// Also of a span that nobody saw accessed beside one that was seen accessed all the time.
+// The spans include one that was never seen accessed beside one that always was.
 TEST(SpanUses, AnEpochHasOfEachPageThePartThatItsEvidenceIs) {
   const std::vector<EpochProfile> epochs = Regions(50);
   SpanUses spans;

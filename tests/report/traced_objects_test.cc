@@ -249,8 +249,8 @@ TEST(TracedObjects, NodesThatHeldThePagesHaveTheirShares) {
   EXPECT_THAT(TracedObjectsText(objects), HasSubstr("node unknown"));
 }
 
-// Of site 1 pages 16 on node 2, 17 nowhere that is known, and 18 on node 0; of site 2 page 20 on
-// node 3 and page 21 on node 2, which is nobody's by half.
+// Pages of site 1: 16 on node 2, 17 on no known node, and 18 on node 0. Pages of site 2: 20 on node
+// 3, and 21 on node 2, half of which belongs to nobody.
 EpochProfile OnNodes(bool with_looks) {
   EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, 3 * kPage, 1),
                                  Event(AllocationKind::kAllocated, 20 * kPage, kPage * 3 / 2, 2)});
@@ -435,9 +435,9 @@ TEST(TracedObjects, WhatWasNotObservedIsUnknownAndWhatWasIdleIsNone) {
               HasSubstr("allocated,,,,,,,1,4096,4096,false,1,map,,,,,,,,0,"));
 }
 
-// Of 10 KiB from the middle of page 16 on, pages 16 and 18 were looked at: 2 and 4 KiB of them. Two
-// epochs later, page 17 was, and of the site's second object, which stands for three, the last of
-// two pages was sampled.
+// An object has 10 KiB from the middle of page 16 on. Pages 16 and 18 were looked at: 2 and 4 KiB
+// of it. Two epochs later page 17 was. The site's second object stands for three, and the last of
+// its two pages was sampled.
 TEST(TracedObjects, WhatOfARowsBytesWasObservedIsSaid) {
   EpochProfile first = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage + 2048, 10'240, 1)});
   AddPage(first, 16, 8, 0);
@@ -523,7 +523,7 @@ TEST(TracedObjects, WhatLivedOnlyWhileNoSamplerWasOnHasUnknownSamples) {
     EXPECT_EQ(row.samples.has_value(), page == 17 || page == 19) << page;
     EXPECT_EQ(row.samples.value_or(0), 0) << page;
   }
-  // Of epochs without, nothing is known.
+  // Epochs without a sampler tell nothing.
   const TracedObjects gated =
       Objects(epochs, {.by = ObjectsBy::kObject, .epochs = {.first = 1, .end = 3}});
   ASSERT_EQ(gated.rows.size(), 4U);
@@ -541,8 +541,8 @@ TEST(TracedObjects, OfOneTypeWhatIsKnownAddsUp) {
   EXPECT_DOUBLE_EQ(objects.rows[0].objects, 2);
 }
 
-// A page that is accessed soon after each of few clears is accessed more than one that is found
-// accessed more often, a second after each clear.
+// One page is accessed soon after each of few clears, another is found accessed more often, a
+// second after each clear. The first one is accessed more.
 TEST(TracedObjects, RowsAndStacksGoByAccesses) {
   EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
                                  Event(AllocationKind::kAllocated, 17 * kPage, kPage, 2)});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds for every row of the table of views that is of traces; moves_test.cc has the other.
+// Tests that run over every view of traces in the table; moves_test.cc has the view of ledgers.
 
 #include "report/view.h"
 

@@ -28,7 +28,7 @@ using testing::Not;
 // Accesses of a page per CPU second in an epoch.
 using RateOf = std::function<double(std::uint64_t page, std::uint64_t epoch)>;
 
-// A program of known rates. A ladder looks at every `every`-th of its 2 MiB blocks in an epoch, in
+// A program of known rates. In an epoch a ladder looks at every `every`-th of its 2 MiB blocks, in
 // turn, and reads 0.25, 1, 4 … ms after each clear.
 struct Program {
   std::uint64_t pages = 4096;

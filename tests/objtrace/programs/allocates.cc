@@ -150,7 +150,7 @@ __attribute__((noinline)) void Throw() {
   throw 1;
 }
 __attribute__((noinline)) void Handle(int /*signal*/) {
-  // Of a signal that is raised: nothing is amid an allocation.
+  // The signal is raised, so that no allocation is interrupted.
   std::free(Make(100'003));
   ::siglongjmp(back, 1);
 }
@@ -202,14 +202,14 @@ void SpillInEach() {
   ::waitpid(forked, nullptr, 0);
 }
 
-// With a file of its own where messages went.
+// Messages then have a file of their own.
 void SpillElsewhere(const char* file) {
   ::close(STDERR_FILENO);
   if (::open(file, O_WRONLY | O_CREAT, 0600) != STDERR_FILENO) std::abort();
   Spill();
 }
 
-// Where the C library has the thread's stack.
+// Prints where the C library has the thread's stack.
 void SayStack() {
   pthread_attr_t attributes;
   if (::pthread_getattr_np(::pthread_self(), &attributes) != 0) std::abort();
@@ -234,8 +234,8 @@ int OfC11(void* argument) {
   return argument != nullptr ? 11 : 0;
 }
 
-// Threads that end in each way, of which each leaves an object, and frees one in the last
-// destructor that the C library calls for it.
+// Threads end in each way. Each leaves an object, and frees one in the last destructor that the C
+// library calls for it.
 pthread_key_t last_key;
 
 struct Last {

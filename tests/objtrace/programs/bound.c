@@ -27,7 +27,7 @@ __attribute__((noinline)) static char* make_cold(void) {
   return made;
 }
 
-/* Of whole pages alone: what is beside them may be others'. */
+/* It looks at whole pages alone, because memory beside them may be others'. */
 static int say(const char* name, char** of) {
   int pages_of[kMaxNodes] = {0};
   for (int i = 0; i < kBlocks; ++i) {

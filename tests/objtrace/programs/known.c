@@ -45,7 +45,7 @@ struct columns {
   volatile double *x, *y;
 };
 
-/* Of the structure 2 pointers a round; of x and y one each. */
+/* A round reads 2 pointers of the structure, and accesses x and y once each. */
 NOINLINE static void add_columns(struct columns* of, int count) {
   for (int i = 0; i < count; ++i) of->y[i] = of->x[i];
 }

@@ -23,7 +23,7 @@ NOINLINE static int find(const volatile int* array, int count, int value) {
   return -1;
 }
 
-/* By a pointer to behind the end: the object after it is not accessed. */
+/* The pointer begins behind the end: the object after it is not accessed. */
 NOINLINE static long sum_backwards(const volatile int* end, int count) {
   long total = 0;
   for (int i = 1; i <= count; ++i) total += end[-i];
@@ -62,7 +62,7 @@ NOINLINE static void scale(volatile int** rows, int height, int width) {
   }
 }
 
-/* Which of two is known only in the loop. */
+/* Only the loop decides which of the two it is. */
 NOINLINE static void alternate(volatile int* one, volatile int* other, int count) {
   for (int i = 0; i < count; ++i) *(i % 3 == 0 ? one : other) = i;
 }

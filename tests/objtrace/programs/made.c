@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Where the next one begins depends on it. */
+/* It moves the next function. */
 #ifdef BYTES_BEFORE
 __attribute__((used)) static void before(void) { __asm__ volatile(".skip " BYTES_BEFORE ", 0x90"); }
 #endif

@@ -32,7 +32,7 @@ void* prebuilt_make_false(size_t bytes) {
   return made;
 }
 
-// And back into the caller's code, which allocates.
+// Calls back into the caller's code, which allocates.
 void prebuilt_call(void (*back)(void)) {
   register unsigned long busy __asm__("rbp") = 8;
   __asm__ volatile("" : "+r"(busy));

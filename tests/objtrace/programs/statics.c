@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For 3 s: a variable, a thread's stack, an allocation and the variable of a library are accessed.
-   A variable and a stack beside them are accessed once, before. */
+/* Accesses a variable, a thread's stack, an allocation and the variable of a library for 3 s. A
+ * variable and a stack beside them are accessed once, before. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

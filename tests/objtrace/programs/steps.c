@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is counted of an object where steps.ll calls. */
+/* Prints the counts of an object at the places where steps.ll calls. */
 
 #include <stdio.h>
 #include <stdlib.h>
