@@ -114,7 +114,7 @@ struct AccessCounts {
   std::uint64_t stores = 0;
   std::optional<std::uint64_t> llc_misses;   // of these accesses; nullopt: no cache was modelled
   std::optional<std::uint64_t> dtlb_misses;  // of these accesses; nullopt: no TLB was modelled
-  // Of llc_misses, by a prefetcher; nullopt: none was modelled.
+  // Those of llc_misses that were hidden by a prefetcher; nullopt: none was modelled.
   std::optional<std::uint64_t> hidden_misses;
   std::optional<std::uint64_t> stall_ns;  // waiting for memory; nullopt: it was not modelled
 

@@ -50,7 +50,8 @@ struct RecordingOutcome {
   friend bool operator==(const RecordingOutcome&, const RecordingOutcome&) = default;
 };
 
-// How reading ended. Epochs before damage, or before the recorder was stopped, remain valid.
+// The way in which reading ended. Epochs before damage, or before the recorder was stopped, remain
+// valid.
 struct StreamEnd {
   std::optional<Error> damage;               // it stopped the reading early
   std::optional<bool> finished;              // the recorder finished the file; unset: unknown

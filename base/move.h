@@ -68,7 +68,7 @@ struct NotMoved {
   friend bool operator==(const NotMoved&, const NotMoved&) = default;
 };
 
-// By the names that people and programs see, in this order.
+// The reasons by the names that people and programs see, in this order.
 inline constexpr std::array<std::pair<std::string_view, std::uint64_t NotMoved::*>, 10>
     kReasonsNotMoved = {{
         {"bound", &NotMoved::bound},

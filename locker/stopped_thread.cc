@@ -32,8 +32,8 @@ constexpr std::string_view kByItself = "have the program call mlock2() itself";
 // Most uninterruptible sleepers wait for a disk.
 constexpr std::chrono::seconds kLongestWait(5);
 constexpr std::chrono::microseconds kPoll(100);
-// From include/uapi/linux/ptrace.h. PTRACE_EVENT_STOP is an enumerator of <sys/ptrace.h>; these two
-// may be newer than the C library.
+// These are from include/uapi/linux/ptrace.h. PTRACE_EVENT_STOP is an enumerator of <sys/ptrace.h>;
+// these two may be newer than the C library.
 constexpr int kGetRseqConfiguration = 0x420f;   // Linux 5.13, with CONFIG_RSEQ
 constexpr int kGetSyscallDispatcher = 0x4211;   // Linux 6.4
 constexpr std::uint64_t kCodeSegment64 = 0x33;  // arch/x86/include/asm/segment.h, __USER_CS
@@ -116,7 +116,7 @@ std::optional<std::string> StatusLine(pid_t thread, std::string_view title) {
   return std::nullopt;
 }
 
-// How much the program would notice if a thread were stopped.
+// The degrees to which the program would notice if a thread were stopped.
 enum class Aptness : std::uint8_t { kUnnoticed, kSeesAnError, kSleepsDeeply, kHasEnded };
 
 Aptness AptnessOf(Pid pid, pid_t thread) {

@@ -241,7 +241,7 @@ class Decider {
     return left != right ? left < right : other.key < span.key;
   }
 
-  // By node: the number of spans that stay, and the rest of the last one.
+  // For each node: the number of spans that stay, and the rest of the last one.
   struct Depth {
     std::size_t staying;
     PageCount left;

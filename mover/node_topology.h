@@ -22,7 +22,8 @@ struct MemoryNode {
   NodeId id;
   bool has_cpus = false;
   PageCount total;
-  // For its nearest CPUs, from the firmware (ACPI HMAT). Unset: the firmware does not tell.
+  // The latency for its nearest CPUs, from the firmware (ACPI HMAT). Unset: the firmware does not
+  // tell.
   std::optional<std::chrono::nanoseconds> read_latency;
   std::map<NodeId, std::uint32_t> distance;  // ACPI SLIT: the distance to the node itself is 10
 };

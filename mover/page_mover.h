@@ -162,8 +162,8 @@ class PageMover {
     }
   };
   Shares SharesOf(MoveScope scope, std::chrono::nanoseconds took, PageCount tried, PageCount moved);
-  // By node: pages that should have made room for later promotions and did not, `ever` or up to now
-  // (`yet`).
+  // The pages of each node that should have made room for later promotions and did not, `ever` or
+  // up to now (`yet`).
   struct NotMadeRoom {
     std::map<NodeId, PageCount> ever;
     std::map<NodeId, PageCount> yet;

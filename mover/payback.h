@@ -30,7 +30,7 @@ double ShareWithin(const SeenSpan& whole, PageKey start, PageKey end);
 
 class Payback {
  public:
-  // What is known of spans that an epoch's profile does not hold.
+  // The state of knowledge about spans that an epoch's profile does not hold.
   enum class Elsewhere : std::uint8_t {
     kUnknown,
     kUnseen,  // a sampler watched all memory and saw nothing there

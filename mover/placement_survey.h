@@ -57,7 +57,7 @@ class PlacementSurvey {
   std::vector<TargetId> known_;
   std::deque<TargetId> new_;  // also targets that have grown, in the order in which they did
   Vpn next_of_new_;           // within the first one of new_
-  // Of complete targets, when their last look began.
+  // For complete targets, when their last look began.
   std::map<TargetId, std::optional<PageCount>> resident_;
   std::optional<PageCount> resident_of_new_;  // of the first one of new_, when its look began
   PageKey next_again_;

@@ -25,7 +25,7 @@ enum class Knowledge : std::uint8_t {
   kPresent,  // the epoch it decides for, which only a replay knows
 };
 
-// Where the ranking's spans are now.
+// Tells where the ranking's spans are now.
 class Residency {
  public:
   virtual ~Residency() = default;

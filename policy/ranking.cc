@@ -10,8 +10,8 @@
 namespace tmprof {
 namespace {
 
-// With so many bits a bucket of 100 000 spread-out scores holds dozens, and the buckets stay in the
-// L1 cache.
+// This many bits make a good bucket: one of 100 000 spread-out scores holds dozens, and the buckets
+// stay in the L1 cache.
 constexpr int kBucketBits = 11;
 
 // Positive doubles have the order of their bits.

@@ -78,7 +78,7 @@ class Ranking {
   std::vector<double> own_density_;  // set if it is not the score itself
   Buckets buckets_;
   std::vector<std::uint32_t> bucket_end_;  // places; a bucket begins at the end of the one before
-  // By place, up to the last placed bucket.
+  // The entries are by place, up to the last placed bucket.
   std::vector<Placed> placed_;
   std::vector<std::uint32_t> row_;         // final up to sorted_
   std::vector<std::uint32_t> next_place_;  // of each bucket, while rows are placed

@@ -257,7 +257,7 @@ bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, const MemoryScal
   std::map<TargetId, double> speed;
   for (const MemoryRow& row : rows) {
     speed[row.target] = row.speed;
-    // Of the other rows it is only known that they were sampled.
+    // For the other rows it is only known that they were sampled.
     if (!row.looked_at) continue;
     OfRate& of_rate = by_rate[Rounded(row.seen.rate * row.speed)];
     of_rate.pages += row.seen.times * row.seen.pages;

@@ -27,7 +27,7 @@ constexpr double kLeastEvidence = 5;
 // The first steps are by expectation. Far from the right weights these gain about as much as
 // Newton's, and need no curvature.
 constexpr int kFirstByExpectation = 4;
-// So small a weight could not be seen, and is not ruled out either.
+// A weight as small as this could not be seen, and is not ruled out either.
 constexpr double kHardlyAny = 1e-6;
 // A step that must be shorter gains less than one by expectation.
 constexpr double kShortestStep = 1.0 / 64;

@@ -42,7 +42,7 @@ constexpr double kSaturatedBand = 2;  // times that time and below: the bits are
 // Entries that must be expected above the limit: chance, and the flat pseudo-observations, put a
 // part of one there in any program.
 constexpr double kLeastUntold = 1;
-// So many tried pages near the limit tell how the rates of the other pages there are distributed,
+// This many tried pages near the limit tell how the rates of the other pages there are distributed,
 // because the scanner chooses the pages to try by their first reads alone. With 30 to 100 such
 // pages, two of six intervals of a zipf missed the truth (HitRatesMonteCarlo).
 constexpr double kTriedThatTell = 120;

@@ -18,7 +18,7 @@ constexpr double kAccessesAssumed = 1;
 constexpr double kVarianceAssumed = 1 / kAccessesAssumed;
 constexpr int kMostRounds = 40;
 constexpr double kSettled = 0.005;  // change of an activity from one round to the next
-// So many pieces of a file tell the activities of 16 mappers to 3 % if each piece had one access.
+// This many pieces of a file tell the activities of 16 mappers to 3 % if each piece had one access.
 constexpr std::size_t kMostPieces = 16'384;
 
 // Walks along the pieces with the mappings that are open there.

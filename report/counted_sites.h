@@ -40,7 +40,7 @@ struct TracedSite {
 // the trace.
 struct SiteCounts {
   std::map<std::uint32_t, std::uint64_t> by_place;  // a place that is missing is unknown
-  // For each profile: site ID -> place. It has the sites whose place is in `by_place`.
+  // A map for each profile: site ID -> place. It has the sites whose place is in `by_place`.
   std::vector<std::map<std::uint32_t, std::uint32_t>> places;
   std::uint64_t accesses = 0;
   std::uint64_t found = 0;  // accesses of places in `by_place`

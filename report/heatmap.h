@@ -70,8 +70,8 @@ struct Heatmap {
   double RelativeSdAt(std::size_t row, std::size_t column) const {
     return relative_sd.empty() ? 0 : relative_sd[row * columns + column];
   }
-  // From this value of `relative_sd` on a cell is drawn as little known: the true value may be half
-  // or twice as much.
+  // A cell with at least this `relative_sd` is drawn as little known: the true value may be half or
+  // twice as much.
   static constexpr double kVague = 1;
   std::string Unit() const;
   std::string Title() const;

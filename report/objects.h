@@ -85,7 +85,7 @@ struct ObjectsReport {
   // only in lines are one.
   std::map<std::string, std::uint64_t> stacks;
   std::size_t all_rows = 0;
-  // By accesses, then bytes, descending; then in the order of the file.
+  // Ordered by accesses, then bytes, descending; then in the order of the file.
   std::vector<ObjectsRow> rows;
 };
 
@@ -104,8 +104,8 @@ struct HotterObject {
 // Adds up the parts of a file, in order.
 class ObjectsTally {
  public:
-  // By object, at most `most_objects` living objects have rows; unset: all. Memory grows with them
-  // and with the sites.
+  // With kObject, at most `most_objects` living objects have rows; unset: all. Memory grows with
+  // them and with the sites.
   explicit ObjectsTally(ObjectsBy by, std::optional<std::size_t> most_objects = std::nullopt)
       : by_(by), objects_(most_objects) {}
 

@@ -88,8 +88,8 @@ class EpochAccesses {
 
  private:
   std::vector<PageKey> parts_;  // start of each part; ascending, disjoint
-  // By node of a binary tree over the parts: accesses per unit of evidence of each page, summed
-  // over the node's pages.
+  // Values by node of a binary tree over the parts: accesses per unit of evidence of each page,
+  // summed over the node's pages.
   std::vector<double> of_evidence_;
 };
 

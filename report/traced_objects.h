@@ -142,8 +142,8 @@ struct TracedObjects {
   // differ only in lines are one.
   std::map<std::string, double> stacks;
   std::size_t all_rows = 0;
-  // By `ranked`, then by accesses, then by references and samples together, then by bytes, all
-  // descending with unknown values last; then in the order of appearance.
+  // Ordered by `ranked`, then by accesses, then by references and samples together, then by bytes,
+  // all descending with unknown values last; then in the order of appearance.
   std::vector<Row> rows;
 
   // Returns the row's share of all counted accesses; nullopt: unknown.

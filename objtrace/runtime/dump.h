@@ -5,7 +5,8 @@
 
 namespace tmprof::objtrace {
 
-// How to treat a symbolic link at the end of the path. Whoever named the file may mean the link.
+// The treatment of a symbolic link at the end of the path. Whoever named the file may mean the
+// link.
 enum class Links { kFollow, kRefuse };
 
 // Returns 0, or the errno of the failure: ELOOP for a link that is refused.

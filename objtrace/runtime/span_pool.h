@@ -34,7 +34,7 @@ struct alignas(64) Span {  // no two share a cache line
   std::uint8_t size_class;
   std::uint16_t owner;  // number of the thread whose bins hold it and that counts in `count`
   std::uint16_t capacity;
-  // Of the run, in spans; set in its first span, and in the last of a free run.
+  // The run's length in spans; set in its first span, and in the last of a free run.
   std::uint32_t length;
   std::uint32_t used;               // slots; in any other run, pages whose memory was used and kept
   std::atomic<std::uint32_t> bump;  // slots below were handed out at least once

@@ -447,8 +447,8 @@ class Replayer {
   std::vector<std::pair<std::uint64_t, double>> sampled_;
   SampleScale scale_;
   std::vector<std::size_t> outside_;  // rows of the present epoch that are not in the footprint
-  // By row of the present epoch: the profile's span that the row is a piece of. Empty: the spans
-  // are the rows.
+  // The profile's span that each row of the present epoch is a piece of. Empty: the spans are the
+  // rows.
   std::vector<std::size_t> whole_of_;
   Scores score_of_wholes_;
   SharedPages shared_pages_;  // of the present epoch
