@@ -26,7 +26,7 @@ TEST(ArenaBlocks, AreLargerByLessThanAQuarter) {
   EXPECT_EQ(ArenaBlockBytes(kMostPlacedBytes), kMostPlacedBytes + kArenaHeaderBytes);
 }
 
-TEST(ArenaBlocks, OfAClassHaveItsUnits) {
+TEST(ArenaBlocks, HaveTheUnitsOfTheirClass) {
   for (std::uint32_t size_class = 0; size_class < 120; ++size_class) {
     EXPECT_EQ(ArenaClassOf(ArenaUnitsOf(size_class)), size_class);
     EXPECT_EQ(ArenaClassOf(ArenaUnitsOf(size_class) + 1), size_class + 1);

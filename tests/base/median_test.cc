@@ -12,7 +12,7 @@ TEST(Median, IsInTheMiddleWhateverTheOrder) {
   EXPECT_EQ(Median(std::vector{7.5}), 7.5);
 }
 
-TEST(Median, OfAnEvenNumberIsTheUpperOfTwo) { EXPECT_EQ(Median(std::vector{4, 1, 3, 2}), 3); }
+TEST(Median, IsTheUpperOfTwoForAnEvenNumber) { EXPECT_EQ(Median(std::vector{4, 1, 3, 2}), 3); }
 
 TEST(MedianDeathTest, OfNothingIsABrokenInvariant) {
   EXPECT_DEATH(Median(std::vector<int>{}), "values.empty");

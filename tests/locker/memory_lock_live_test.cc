@@ -308,7 +308,7 @@ TEST_F(MemoryLockTest, OneWhoseMainThreadHasExitedIsLockedByAnother) {
   EXPECT_EQ(AwaitExit(), 7);
 }
 
-TEST_F(MemoryLockTest, WhatIsNotMappedIsRefusedAndTheRestIsLocked) {
+TEST_F(MemoryLockTest, RefusesUnmappedMemoryAndLocksTheRest) {
   Start([this] {
     munmap(memory_ + 20 * 4096, 4096);
     SayReady();
@@ -541,7 +541,7 @@ TEST_F(MemoryLockTest, AHugeRangeIsLockedWholeAndRefusedAsOne) {
   EXPECT_EQ(AwaitExit(), 7);
 }
 
-TEST_F(MemoryLockTest, WhatAProgramHasLockedItselfIsTold) {
+TEST_F(MemoryLockTest, TellsMemoryThatTheProgramLockedItself) {
   Start([this] {
     if (mlock(memory_ + 30 * 4096, 5 * 4096) != 0) return 1;
     SayReady();

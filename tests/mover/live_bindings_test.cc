@@ -139,7 +139,7 @@ TEST_F(LiveBindingsTest, AReadingIsTenMinutesOldAtMost) {
   EXPECT_EQ(quick_.readings, 2);
 }
 
-TEST_F(LiveBindingsTest, WhatTakesNoTimeIsNotReadAllTheTime) {
+TEST_F(LiveBindingsTest, DoesNotReadAllTheTimeIfReadingTakesNoTime) {
   quick_.takes = nanoseconds(0);
   LiveBindings bindings(quick_, clock_);
   EXPECT_TRUE(MayMove(bindings));
@@ -147,7 +147,7 @@ TEST_F(LiveBindingsTest, WhatTakesNoTimeIsNotReadAllTheTime) {
   EXPECT_EQ(quick_.readings, 1);
 }
 
-TEST_F(LiveBindingsTest, WhatIsMappedAfterALongReadingIsHeldBack) {
+TEST_F(LiveBindingsTest, MemoryMappedAfterALongReadingIsHeldBack) {
   LiveBindings bindings(slow_, clock_);
   EXPECT_TRUE(MayMove(bindings));
   slow_.mappings = {{Vpn(0), Vpn(100)}, {Vpn(200), Vpn(300)}};
@@ -161,7 +161,7 @@ TEST_F(LiveBindingsTest, WhatIsMappedAfterALongReadingIsHeldBack) {
   EXPECT_EQ(slow_.readings, 2);
 }
 
-TEST_F(LiveBindingsTest, WhatPartOfAMappingIsBoundAfterALongReadingIsHeldBack) {
+TEST_F(LiveBindingsTest, APartOfAMappingBoundAfterALongReadingIsHeldBack) {
   LiveBindings bindings(slow_, clock_);
   EXPECT_TRUE(MayMove(bindings));
   slow_.mappings = {{Vpn(0), Vpn(10)}, {Vpn(10), Vpn(20)}, {Vpn(20), Vpn(100)}};
@@ -169,7 +169,7 @@ TEST_F(LiveBindingsTest, WhatPartOfAMappingIsBoundAfterALongReadingIsHeldBack) {
   EXPECT_FALSE(MayMove(bindings));
 }
 
-TEST_F(LiveBindingsTest, WhatCannotBeReadIsNotMovedAndTriedAgain) {
+TEST_F(LiveBindingsTest, UnreadableBindingsForbidMovesAndAreReadAgain) {
   quick_.refusal = EACCES;
   LiveBindings bindings(quick_, clock_);
   EXPECT_FALSE(MayMove(bindings));

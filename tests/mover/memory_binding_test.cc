@@ -283,7 +283,7 @@ TEST(MemoryBinding, FollowsTheProcessBetweenAndBehindItsExceptions) {
   EXPECT_FALSE(binding.MayMove({Vpn(3), Vpn(5)}, kNode1, kNode0)) << "3";
 }
 
-TEST(MemoryBinding, WhatIsUnreadMovesNowhere) {
+TEST(MemoryBinding, UnreadPagesMoveNowhere) {
   const MemoryBinding known(kAnywhere, kAnywhere, {{{Vpn(4), Vpn(8)}, On({kNode0})}});
   const std::vector<VpnRange> unread{{Vpn(1), Vpn(2)}, {Vpn(5), Vpn(6)}, {Vpn(7), Vpn(10)}};
   const MemoryBinding binding = known.WithUnread(unread);

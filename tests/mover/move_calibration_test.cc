@@ -48,7 +48,7 @@ TEST(MoveCalibration, AnEpochWithoutARecordCountsOnNeitherSide) {
   EXPECT_EQ(calibration.savings(), PromotionSavings{}) << "unknown is no saving of 0";
 }
 
-TEST(MoveCalibration, WhatASamplerDidNotSeeSavedNothing) {
+TEST(MoveCalibration, UnseenPagesUnderASamplerSavedNothing) {
   MoveCalibration calibration(10);
   calibration.Promoted(MoveOf(5, 1'000), seconds(1), kGapNs, 0);
   calibration.Observe(1, seconds(1), {}, kUnseen);

@@ -51,12 +51,12 @@ class DecideMovesTest : public testing::Test {
   MoveHistory history_{10};
 };
 
-TEST_F(DecideMovesTest, WhatIsWantedFillsTheRoomThereIs) {
+TEST_F(DecideMovesTest, WantedPagesFillTheRoomThereIs) {
   placed_ = {At(kFast, 1, 5), At(kSlow, 2, 7), At(kSlow, 3, 6), At(kSlow, 4, 1)};
   EXPECT_THAT(Decide({2, 3, 1}).moves, ElementsAre(Promotion(2, 7), Promotion(3, 6)));
 }
 
-TEST_F(DecideMovesTest, NothingMovesWhereAllThatIsWantedIsThere) {
+TEST_F(DecideMovesTest, MovesNothingIfAllWantedPagesAreThere) {
   placed_ = {At(kFast, 1, 5), At(kFast, 2, 7), At(kSlow, 3, 1)};
   EXPECT_THAT(Decide({2, 1}).moves, IsEmpty());
 }
@@ -68,7 +68,7 @@ TEST_F(DecideMovesTest, TheLeastHotGivesWayFirstAndTheHighestKeyOfEquals) {
               ElementsAre(Demotion(3, 1), Demotion(2, 1), Promotion(5, 9), Promotion(6, 8)));
 }
 
-TEST_F(DecideMovesTest, WhatIsWantedNeverGivesWay) {
+TEST_F(DecideMovesTest, WantedPagesNeverGiveWay) {
   rules_.capacity = PageCount(2);
   placed_ = {At(kFast, 1, 1), At(kFast, 2, 1), At(kSlow, 3, 9)};
   const MoveDecision decision = Decide({3, 1, 2});
@@ -76,7 +76,7 @@ TEST_F(DecideMovesTest, WhatIsWantedNeverGivesWay) {
   EXPECT_EQ(decision.not_moved.without_room, 1U);
 }
 
-TEST_F(DecideMovesTest, WhatIsAboutAsHotStays) {
+TEST_F(DecideMovesTest, PagesThatAreAboutAsHotStay) {
   rules_.capacity = PageCount(1);
   rules_.hysteresis = 1.5;
   placed_ = {At(kFast, 1, 10), At(kSlow, 2, 14)};
@@ -118,7 +118,7 @@ TEST_F(DecideMovesTest, APageOfASlowerTierPaysSooner) {
   EXPECT_EQ(Decide({2, 3}).moves.size(), 2U) << "the last cost is that of all tiers below, too";
 }
 
-TEST_F(DecideMovesTest, WhatHasMovedLatelyStaysWhereItIs) {
+TEST_F(DecideMovesTest, PagesThatMovedLatelyStayWhereTheyAre) {
   rules_.capacity = PageCount(1);
   rules_.cool_down_epochs = 5;
   placed_ = {At(kFast, 1, 1), At(kSlow, 2, 9)};
@@ -154,7 +154,7 @@ TEST_F(DecideMovesTest, APieceOfWhichAPageHasMovedLatelyStays) {
   EXPECT_EQ(Decide({20}).moves.size(), 2U);
 }
 
-TEST_F(DecideMovesTest, WhatIsHeldOnItsNodeIsCountedByTheReasonAndStays) {
+TEST_F(DecideMovesTest, HeldSpansStayAndAreCountedByTheReason) {
   rules_.capacity = PageCount(1);
   placed_ = {At(kFast, 1, 1), At(kSlow, 2, 9), At(kSlow, 3, 8)};
   placed_[1].held = Held::kLetBe;
@@ -211,7 +211,7 @@ TEST_F(TwoSocketsTest, GivesWayToWhereItMayGo) {
   EXPECT_THAT(Decide({2}).moves, ElementsAre(Demotion(1, 1), Promotion(2, 9)));
 }
 
-TEST_F(TwoSocketsTest, WhatMayGoToNoNodeOfTheTierIsBound) {
+TEST_F(TwoSocketsTest, ASpanThatMayGoToNoNodeOfTheTierIsBound) {
   const MemoryBinding slow_only(std::vector{kSlow, kFarSlow}, std::nullopt, {});
   const MemoryBinding fast_only(std::vector{kFast, kFarFast}, std::nullopt, {});
   rules_.capacity = PageCount(1);
@@ -238,7 +238,7 @@ TEST_F(TwoSocketsTest, OnlyWhatLeavesItsNodeMakesRoomWhereTheTierHasSome) {
       << "it makes both kinds of room";
 }
 
-TEST_F(TwoSocketsTest, WhatFindsNoRoomBelowHoldsUpNoOther) {
+TEST_F(TwoSocketsTest, ASpanWithoutRoomBelowHoldsUpNoOther) {
   rules_.capacity = PageCount(2);
   room_[1].free = PageCount(0);  // of near slow memory
   placed_ = {Near(kFast, 1, 1), At(kFast, 2, 2), At(kSlow, 3, 9), At(kSlow, 4, 8)};
@@ -254,7 +254,7 @@ TEST_F(TwoSocketsTest, WhatFindsNoRoomBelowHoldsUpNoOther) {
   EXPECT_THAT(Decide({}).moves, ElementsAre(demoted));
 }
 
-TEST_F(DecideMovesTest, WhatNobodyHasPlacedIsCounted) {
+TEST_F(DecideMovesTest, CountsSpansOnNoKnownNode) {
   placed_ = {At(NodeId(7), 1, 5)};
   const MoveDecision decision = Decide({1, 2});
   EXPECT_THAT(decision.moves, IsEmpty());
@@ -279,7 +279,7 @@ TEST_F(DecideMovesTest, SmallerSpansTakeTheRoomThatALargeOneCannot) {
   EXPECT_EQ(decision.not_moved.without_room, 1U);
 }
 
-TEST_F(DecideMovesTest, OfASpanOfManyLeavesGivesWayWhatIsNeededTheHighestFirst) {
+TEST_F(DecideMovesTest, ASpanOfManyLeavesGivesWayAsFarAsNeededTheHighestFirst) {
   rules_.capacity = PageCount(10);
   placed_ = {At(kFast, 100, 0, PageCount(10)), At(kSlow, 200, 9), At(kSlow, 201, 8)};
   placed_[0].leaf = PageCount(1);
@@ -290,7 +290,7 @@ TEST_F(DecideMovesTest, OfASpanOfManyLeavesGivesWayWhatIsNeededTheHighestFirst) 
             (Move{Key(106), PageCount(4), kFast, kSlow, 0, MoveReason::kRoom}));
 }
 
-TEST_F(DecideMovesTest, OfASpanOfManyLeavesStaysWhatTheCapacityHolds) {
+TEST_F(DecideMovesTest, ASpanOfManyLeavesStaysAsFarAsTheCapacityHolds) {
   rules_.capacity = PageCount(4);
   placed_ = {At(kFast, 100, 20, PageCount(10))};
   placed_[0].leaf = PageCount(1);
@@ -301,7 +301,7 @@ TEST_F(DecideMovesTest, OfASpanOfManyLeavesStaysWhatTheCapacityHolds) {
                                                  MoveReason::kOverCapacity}));
 }
 
-TEST_F(DecideMovesTest, NothingGivesWayWhereThereIsNoRoomBelow) {
+TEST_F(DecideMovesTest, NoSpanGivesWayIfThereIsNoRoomBelow) {
   rules_.capacity = PageCount(1);
   room_[1].free = PageCount(0);
   placed_ = {At(kFast, 1, 1), At(kSlow, 2, 9)};
@@ -365,7 +365,7 @@ class ThreeTiersTest : public DecideMovesTest {
   }
 };
 
-TEST_F(ThreeTiersTest, WhatATierBelowHasTooMuchGoesDownTheColdestFirst) {
+TEST_F(ThreeTiersTest, PagesBeyondALowerTiersCapacityGoDownTheColdestFirst) {
   rules_.lower_capacities = {PageCount(2)};
   placed_ = {At(kFast, 1, 9), At(kSlow, 2, 5), At(kSlow, 3, 1), At(kSlow, 4, 4), At(kSlow, 5, 0)};
   EXPECT_THAT(Decide({}).moves, ElementsAre(ToFar(kSlow, 5, 0, MoveReason::kOverCapacity),
@@ -382,7 +382,7 @@ TEST_F(ThreeTiersTest, WhatIsWantedOrNobodyHasLookedAtDoesNotGoFurtherDown) {
               ElementsAre(ToFar(kSlow, 4, 7, MoveReason::kOverCapacity), Promotion(2, 3)));
 }
 
-TEST_F(ThreeTiersTest, WhatGivesWayFillsTheTierBelowUpToItsCapacity) {
+TEST_F(ThreeTiersTest, PagesThatGiveWayFillTheTierBelowUpToItsCapacity) {
   rules_.capacity = PageCount(2);
   rules_.lower_capacities = {PageCount(2)};
   placed_ = {At(kFast, 1, 1), At(kFast, 2, 2), At(kSlow, 3, 0), At(kFar, 4, 9), At(kFar, 5, 8)};
@@ -393,7 +393,7 @@ TEST_F(ThreeTiersTest, WhatGivesWayFillsTheTierBelowUpToItsCapacity) {
               ElementsAre(Demotion(1, 1), ToFar(kFast, 2, 2, MoveReason::kRoom), hottest, next));
 }
 
-TEST_F(ThreeTiersTest, WhatLeavesATierBelowMakesRoomForWhatLeavesTier1) {
+TEST_F(ThreeTiersTest, PagesThatLeaveALowerTierMakeRoomForThoseThatLeaveTier1) {
   rules_.capacity = PageCount(1);
   rules_.lower_capacities = {PageCount(1)};
   room_[1].free = PageCount(0);

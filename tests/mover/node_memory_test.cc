@@ -77,7 +77,7 @@ TEST_F(ReadNodeMemoryTest, WhatIsKeptIsOfRequestsForMovableMemory) {
   EXPECT_EQ(nodes->front().allocatable, PageCount(1000 - 100 - 300));
 }
 
-TEST_F(ReadNodeMemoryTest, WhatIsNotToldIsNotZero) {
+TEST_F(ReadNodeMemoryTest, AMissingValueIsNotZero) {
   for (const std::string field : {"pages free", "  high ", "protection:"}) {
     std::string text =
         Zone(2, "Normal", 500, 100, 1000, "0, 0") + Zone(2, "Movable", 0, 0, 0, "0, 0");
@@ -97,7 +97,7 @@ TEST_F(ReadNodeMemoryTest, NodesWithoutMemoryAndDevicesAreNoPlace) {
   EXPECT_EQ(nodes->front().allocatable, PageCount(40));
 }
 
-TEST_F(ReadNodeMemoryTest, WhatSaysNothingIsRefused) {
+TEST_F(ReadNodeMemoryTest, RefusesTextThatSaysNothing) {
   EXPECT_THAT(ReadFrom("").error().Message(), HasSubstr("no zone"));
   EXPECT_THAT(ReadNodeMemory(file_.parent_path() / "none").error().Message(), HasSubstr("none"));
 }

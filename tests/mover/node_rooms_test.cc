@@ -34,14 +34,14 @@ TEST_F(NodeRoomsTest, IsWhatIsAllocatableBeyondTheReserve) {
   EXPECT_EQ(RoomOfFast(1), 0U);
 }
 
-TEST_F(NodeRoomsTest, WhatTheKernelRefusedIsNotCountedOnForASecond) {
+TEST_F(NodeRoomsTest, DoesNotUseRefusedMemoryForASecond) {
   RoomOfFast(4);
   rooms_.Refuse(kFast);
   EXPECT_EQ(RoomOfFast(5), 0U);
   EXPECT_EQ(RoomOfFast(6), 700U);
 }
 
-TEST_F(NodeRoomsTest, WhatIsFreedThereMeanwhileIsRoom) {
+TEST_F(NodeRoomsTest, MemoryFreedMeanwhileIsRoom) {
   rooms_.Refuse(kFast);
   EXPECT_EQ(RoomOfFast(5), 0U);
   rooms_.Refuse(kFast);

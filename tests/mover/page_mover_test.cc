@@ -198,7 +198,7 @@ TEST_F(PageMoverTest, MovesForAllMappersOnlyThePagesThatSeveralHold) {
 }
 
 // A library's text, for example, would move for every process that has it.
-TEST_F(PageMoverTest, WhatIsMappedInPlaceOfASharedPageIsNotMoved) {
+TEST_F(PageMoverTest, DoesNotMoveMemoryMappedInPlaceOfASharedPage) {
   PageMover mover = Make();
   std::vector<Move> moves = Promotions(4);
   for (Move& move : moves) MakeJoint(move);
@@ -237,7 +237,7 @@ TEST_F(PageMoverTest, JointPagesThatAreBoundByNowAreNotMoved) {
   EXPECT_THAT(kernel_.calls[0].second, ElementsAre(Vpn(0), Vpn(2)));
 }
 
-TEST_F(PageMoverTest, WhatIsBoundByNowIsNotMoved) {
+TEST_F(PageMoverTest, DoesNotMovePagesThatAreBoundByNow) {
   PageMover mover = MakeBound();
   Bind(Vpn(100), Vpn(101));
   mover.Replace(Promotions(3));
@@ -376,7 +376,7 @@ TEST_F(PageMoverTest, ABusyPageIsTriedSoOftenAndNeverInASpin) {
   EXPECT_GE(clock_.now - began, milliseconds(200));
 }
 
-TEST_F(PageMoverTest, WhatCannotBeHelpedIsTriedOnce) {
+TEST_F(PageMoverTest, TriesOnceIfRetryingCannotHelp) {
   PageMover mover = Make();
   kernel_.error = {{Vpn(0), EACCES}, {Vpn(1), ENOENT}};
   mover.Replace(Promotions(3));
@@ -460,7 +460,7 @@ TEST_F(PageMoverTest, AHugePageOfWhichAPartMovesIsOverAndHasNotMoved) {
   EXPECT_EQ(mover.Wait(), std::nullopt);
 }
 
-TEST_F(PageMoverTest, OfSeveralHugePagesEachIsToldByItself) {
+TEST_F(PageMoverTest, ReportsEachOfSeveralHugePagesByItself) {
   PageMover mover = Make();
   mover.Replace(Promotions(1000));  // calls grow
   while (mover.chunk() < PageCount(1024)) mover.MoveChunk();
@@ -482,7 +482,7 @@ TEST_F(PageMoverTest, OfSeveralHugePagesEachIsToldByItself) {
   EXPECT_EQ(over[0].move.key.vpn, Vpn(1536));
 }
 
-TEST_F(PageMoverTest, WhatMovedInPartCountsForTheBandwidth) {
+TEST_F(PageMoverTest, PartialMovesCountForTheBandwidth) {
   PageMover mover = Make({.bytes_per_second = 512 * 4096});
   kernel_.huge[Vpn(512)] = PageCount(512);
   kernel_.goes_in_part[Vpn(512)] = 511;
@@ -495,7 +495,7 @@ TEST_F(PageMoverTest, WhatMovedInPartCountsForTheBandwidth) {
   EXPECT_GE(clock_.now - began, milliseconds(500));
 }
 
-TEST_F(PageMoverTest, WhatTheKernelTakesToLookForMemoryDoesNotShortenCalls) {
+TEST_F(PageMoverTest, TheKernelsSearchForMemoryDoesNotShortenCalls) {
   PageMover mover = Make();
   const PageCount chunk = mover.chunk();
   kernel_.room = 3;
@@ -505,7 +505,7 @@ TEST_F(PageMoverTest, WhatTheKernelTakesToLookForMemoryDoesNotShortenCalls) {
   EXPECT_EQ(mover.chunk(), chunk);
 }
 
-TEST_F(PageMoverTest, WhatLeavesAFullNodeMakesRoomThere) {
+TEST_F(PageMoverTest, PagesThatLeaveAFullNodeMakeRoomThere) {
   PageMover mover = Make();
   kernel_.refusal = ENOMEM;
   mover.Replace({Promotion(1)});
@@ -519,7 +519,7 @@ TEST_F(PageMoverTest, WhatLeavesAFullNodeMakesRoomThere) {
   EXPECT_EQ(mover.Wait(), nanoseconds(0));
 }
 
-TEST_F(PageMoverTest, OfACallThatRanOutOfMemoryWhatDidMoveIsTold) {
+TEST_F(PageMoverTest, ReportsThePagesThatMovedBeforeMemoryRanOut) {
   PageMover mover = Make();
   kernel_.room = 3;
   mover.Replace(Promotions(5));
@@ -531,7 +531,7 @@ TEST_F(PageMoverTest, OfACallThatRanOutOfMemoryWhatDidMoveIsTold) {
 
 // 64 pages in 64 us; then 10 pages in 10 us and 990 us, in which the kernel tried one of them
 // again.
-TEST_F(PageMoverTest, WhatARefusalTakesIsOfTheRefused) {
+TEST_F(PageMoverTest, TheTimeOfARefusalCountsForTheRefusedPages) {
   PageMover mover = Make({.attempts = 1});
   mover.Replace(Promotions(64));
   EXPECT_THAT(mover.MoveChunk(), Each(Field(&MoveOutcome::latency, microseconds(1))));
@@ -555,7 +555,7 @@ TEST_F(PageMoverTest, WhatARefusalTakesIsOfTheRefused) {
 }
 
 // A node that has room for what leaves it, and one of the three pages does not.
-TEST_F(PageMoverTest, WhereADemotionIsRefusedAPromotionIsNotTried) {
+TEST_F(PageMoverTest, DoesNotTryAPromotionWhoseDemotionWasRefused) {
   PageMover mover = Make();
   kernel_.node = {{Vpn(50), NodeId(0)}, {Vpn(51), NodeId(0)}, {Vpn(52), NodeId(0)}};
   kernel_.error = {{Vpn(51), EACCES}};
@@ -587,7 +587,7 @@ TEST_F(PageMoverTest, AHugePromotionIsNotTriedForWantOfAPart) {
   EXPECT_EQ(over[2].error, 0);
 }
 
-TEST_F(PageMoverTest, WhereADemotionIsToBeTriedAgainAPromotionWaits) {
+TEST_F(PageMoverTest, APromotionWaitsIfItsDemotionIsTriedAgain) {
   PageMover mover = Make({.attempts = 2});
   kernel_.node = {{Vpn(50), NodeId(0)}, {Vpn(51), NodeId(0)}};
   kernel_.stuck = {Vpn(51)};

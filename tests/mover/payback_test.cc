@@ -102,7 +102,7 @@ TEST(PaybackTest, UnknownIsNotUnseen) {
   EXPECT_EQ(settled[0].cause, SettledCause::kEnd);
 }
 
-TEST(PaybackTest, WhatDidNotMoveStaysWatchedWhereItIs) {
+TEST(PaybackTest, PagesThatDidNotMoveStayWatchedWhereTheyAre) {
   Payback payback(10);
   payback.Note(Promotion(Key(5)), 0);
   payback.Note(Promotion(Key(5), PageCount(1), EBUSY), 1);

@@ -279,7 +279,7 @@ class FaultsTest : public CcTest, public ::testing::WithParamInterface<const cha
 INSTANTIATE_TEST_SUITE_P(Levels, FaultsTest, ::testing::Values("-O0", "-O2"),
                          [](const auto& level) { return std::string(level.param + 1); });
 
-TEST_P(FaultsTest, WhatCannotBeAllocatedIsNoObject) {
+TEST_P(FaultsTest, AFailedAllocationIsNoObject) {
   const Outcome ran = Run(File("x"), {"refused"});
   ASSERT_EQ(ran.status, 0) << ran.err;
   EXPECT_EQ(ran.out, "bad_alloc\n");
@@ -538,7 +538,7 @@ TEST_F(CcTest, AProgramWithAnAllocatorOfItsOwnKeepsIt) {
 }
 
 // The program's own allocations count, because the runtime is linked before the library.
-TEST_F(CcTest, OfAProgramWithAnAllocatorInALibraryTheObjectsCount) {
+TEST_F(CcTest, CountsObjectsOfAProgramWithAnAllocatorInALibrary) {
   ASSERT_EQ(RunProgram({"clang-19", "-O1", "-fPIC", "-shared", "-fno-builtin",
                         Source("own_allocator.c"), "-o", File("libown.so")})
                 .status,
@@ -1085,7 +1085,7 @@ TEST_F(CcTest, AForkedChildWritesAFileOfItsOwn) {
   EXPECT_EQ(child.parent, parent.pid);
 }
 
-TEST_F(CcTest, WhatDoesNotCompileIsLeftToTheCompiler) {
+TEST_F(CcTest, LeavesCodeThatDoesNotCompileToTheCompiler) {
   const Outcome version = Tmprof({"cc", "--", "clang-19", "--version"});
   EXPECT_EQ(version.status, 0);
   EXPECT_THAT(version.out, HasSubstr("clang version 19"));
@@ -1096,7 +1096,7 @@ TEST_F(CcTest, WhatDoesNotCompileIsLeftToTheCompiler) {
 }
 
 // Configure scripts test the compiler in this way, and libtool links C++ libraries so.
-TEST_F(CcTest, NothingIsAddedThatClangWarnsOf) {
+TEST_F(CcTest, AddsNoOptionThatClangWarnsOf) {
   WriteFile(File("empty.c"), "int main(void) { return 0; }\n");
   WriteFile(File("empty.S"), ".section .note.GNU-stack\n");
   const std::vector<std::vector<std::string>> commands = {
@@ -1122,7 +1122,7 @@ TEST_F(CcTest, NothingIsAddedThatClangWarnsOf) {
       1);
 }
 
-TEST_F(CcTest, WhatCannotBeInstrumentedIsRefusedByName) {
+TEST_F(CcTest, RefusesUninstrumentableInputByName) {
   const Outcome gcc = Tmprof({"cc", "--", "gcc", "-c", "x.c"});
   EXPECT_EQ(gcc.status, 2);
   EXPECT_THAT(gcc.err, HasSubstr("'gcc': it does not load plugins of clang; use clang-19"));
@@ -1145,7 +1145,7 @@ TEST(CcArgumentsTest, ThePluginIsAddedToWhatCompilesAndTheRuntimeToWhatLinks) {
                   "-Wl,--push-state,--no-as-needed,-ltmprof_objects,--pop-state", "x.o", "-lm"));
 }
 
-TEST(CcArgumentsTest, WhatGeneratesNoCodeGetsNoPlugin) {
+TEST(CcArgumentsTest, ACommandThatGeneratesNoCodeGetsNoPlugin) {
   const std::vector<std::string> preprocess = {"clang-19", "-E", "x.c"};
   EXPECT_EQ(*Instrumented(preprocess), preprocess);
   const std::vector<std::string> assemble = {"clang-19", "-c", "x.S"};

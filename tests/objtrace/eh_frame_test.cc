@@ -215,7 +215,7 @@ TEST(EhFrame, ACallerWhoseRbpIsNotInMemoryIsUnknownAndTheOthersAreNot) {
                                             FrameRule(), at_24));
 }
 
-TEST(EhFrame, WhatHasNoTableOrIsNoCodeIsUnknown) {
+TEST(EhFrame, IsUnknownWithoutATableOrOutsideOfCode) {
   EXPECT_EQ(RuleAt(nullptr, 4096).kind, FrameKind::kUnknown);
   for (const Image& image : Loaded()) {
     if (image.table == nullptr) continue;

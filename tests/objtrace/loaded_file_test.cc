@@ -92,7 +92,7 @@ TEST(LoadedFile, HasTheSegmentsOfItsHeaders) {
   EXPECT_THAT(image.segments(), IsEmpty()) << "no ELF file";
 }
 
-TEST(LoadedFile, OfHeadersBeyondItsFirstPageNothingIsKnown) {
+TEST(LoadedFile, HasNoSegmentsIfItsHeadersAreBeyondTheFirstPage) {
   Image image;
   image.AddSegment(PT_LOAD, 0, 100);
   image.header().e_phoff = kPage - sizeof(ElfW(Phdr));
@@ -115,7 +115,7 @@ TEST(LoadedFile, HasTheBuildIdOfTheNoteThatIsOne) {
   EXPECT_THAT(image.build_id(), ElementsAre(0x01, 0x80, 0xff));
 }
 
-TEST(LoadedFile, OfNotesThatEndBeyondTheirSegmentNothingIsRead) {
+TEST(LoadedFile, DoesNotReadNotesThatEndBeyondTheirSegment) {
   const std::string whole = Note(NT_GNU_BUILD_ID, kGnu, "abcd");
   for (std::size_t bytes = 0; bytes <= whole.size(); ++bytes) {
     Image image;

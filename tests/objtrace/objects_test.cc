@@ -83,7 +83,7 @@ TEST(ObjectsTest, CountsPassThirtyTwoBitsAndTheIntSaturates) {
   EXPECT_EQ(mem_access_count(object.get()), INT_MAX);
 }
 
-TEST(ObjectsTest, WhatIsNoObjectCountsNowhere) {
+TEST(ObjectsTest, AccessesToNoObjectCountNowhere) {
   const Object object = Make(8);
   int local = 0;
   mem_access(&local, 4);
@@ -117,7 +117,7 @@ TEST(ObjectsTest, AMovedObjectKeepsItsContentsAndItsCount) {
   EXPECT_EQ(hrealloc(object, 0), nullptr);
 }
 
-TEST(ObjectsTest, WhatTheSlotHoldsBeyondTheObjectMovesToo) {
+TEST(ObjectsTest, BytesOfTheSlotBeyondTheObjectMoveToo) {
   for (const std::size_t bytes : {1UL, 100UL, 5'000UL, 40'000UL}) {
     char* object = static_cast<char*>(hmalloc(bytes));
     const std::size_t usable = tmprof::objtrace::heap.UsableBytes(object);
@@ -176,7 +176,7 @@ TEST(ObjectsTest, AlignedObjectsAreAlignedAndResolve) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-TEST(ObjectsTest, WhatCannotBeHadIsNullAndNoMemory) {
+TEST(ObjectsTest, AnImpossibleAllocationIsNullWithEnomem) {
   for (const std::size_t bytes : {SIZE_MAX, SIZE_MAX - 31, std::size_t{1} << 46}) {
     errno = 0;
     EXPECT_EQ(hmalloc(bytes), nullptr);
@@ -836,7 +836,7 @@ TEST(ObjectsMemoryTest, FreedMemoryIsUsedAgain) {
 }
 
 // A program pays no more faults for pages that were there before.
-TEST(ObjectsMemoryTest, WhatWasFreedIsThereForTheNext) {
+TEST(ObjectsMemoryTest, FreedMemoryIsThereForTheNextObject) {
   constexpr std::size_t kBytes = 8 << 20;
   const auto faults_of_use = [] {
     rusage before{};

@@ -58,7 +58,7 @@ TEST_F(SpanPoolTest, NeighboursThatAreFreeAreOneRun) {
   EXPECT_EQ(pool_.Take(12), first);
 }
 
-TEST_F(SpanPoolTest, WhatWasFreedKeepsItsMemoryUpTo16MiB) {
+TEST_F(SpanPoolTest, FreedSpansKeepUpTo16MiBOfMemory) {
   Span* const run = TakeAndUse(16 * kSpansInMiB);
   ASSERT_NE(run, nullptr);
   Give(run);
@@ -159,7 +159,7 @@ TEST_F(SpanPoolTest, RunsOfWhichLittleWasUsedKeepIt) {
   EXPECT_LT(Faults() - before, 50) << "of 400 pages";
 }
 
-TEST_F(SpanPoolTest, WhatIsNotDirtyIsZerosHoweverRunsWereCutAndJoined) {
+TEST_F(SpanPoolTest, CleanSpansAreZerosHoweverRunsWereCutAndJoined) {
   constexpr int kTurns = 20'000;
   std::minstd_rand random(1);
   std::vector<Span*> taken;
@@ -201,7 +201,7 @@ TEST_F(SpanPoolTest, WhatWasUsedBeforeItWasTakenIsKnownWhenItComesBack) {
   EXPECT_GT(full - ResidentMiB(), 200 - 64 - 16) << "of 200 MiB no more than 64 are kept";
 }
 
-TEST_F(SpanPoolTest, WhatIsLockedStaysAndIsNoZeros) {
+TEST_F(SpanPoolTest, LockedMemoryStaysAndIsNotZeros) {
   Span* const run = TakeAndUse(64 * kSpansInMiB);
   ASSERT_NE(run, nullptr);
   // The test makes the system call itself: AddressSanitizer's function locks nothing.

@@ -278,7 +278,7 @@ TEST_F(TrackerTest, ThreadsLoseNothing) {
   }
 }
 
-TEST_F(TrackerTest, WhatDoesNotFitIsCounted) {
+TEST_F(TrackerTest, CountsEventsThatDoNotFit) {
   AllocationLogs logs = Logs();
   ASSERT_EQ(Run(logs.request(), {"many"}).status, 0);  // nobody takes events meanwhile
   Take(logs);
@@ -378,7 +378,7 @@ TEST_F(TrackerTest, EventsWithoutMemoryAreCountedAsLost) {
   EXPECT_GE(lost_, 400'000 - told_.size());
 }
 
-TEST(HasRoomForLog, WhereAQuarterIsFreeOr256MiB) {
+TEST(HasRoomForLog, IsTrueIfAQuarterOr256MiBAreFree) {
   constexpr std::uint64_t kMib = 256;  // blocks
   EXPECT_TRUE(objtrace::HasRoomForLog(12 * kMib, 3 * kMib, 4096));
   EXPECT_FALSE(objtrace::HasRoomForLog(12 * kMib, 3 * kMib - 1, 4096));
@@ -586,7 +586,7 @@ TEST_F(TrackerTest, ThreadsAndForkedChildrenShareArenas) {
   EXPECT_EQ(Allocated(50'000).size(), 4000U);
 }
 
-TEST_F(TrackerTest, WhatIsPlacedIsNotFreedTwice) {
+TEST_F(TrackerTest, APlacedObjectIsNotFreedTwice) {
   AllocationLogs logs = Logs();
   ASSERT_EQ(Run(logs.request(), {"kinds"}).status, 0);
   ASSERT_NE(Run(logs.request(), {"twice"}).status, 0) << "malloc(3) finds out itself";
@@ -883,7 +883,7 @@ TEST_F(TrackerTest, AdviceThatIsNotUnderstoodIsSaidAndNothingIsPlaced) {
   EXPECT_THAT(Run("", {"kinds"}, "/nowhere").err, ::testing::HasSubstr("it cannot be read"));
 }
 
-TEST_F(TrackerTest, WhatCannotBeAllocatedIsNotTold) {
+TEST_F(TrackerTest, AFailedAllocationIsNotReported) {
   AllocationLogs logs = Logs();
   const Outcome ran = Run(logs.request(), {"refused"});
   EXPECT_EQ(ran.status, 0) << ran.err;

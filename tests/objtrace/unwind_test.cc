@@ -82,7 +82,7 @@ constexpr int kWordsOfAligned = 3;
 
 // A frame of one's own has a word to itself, one with a frame pointer two, one that aligns its
 // stack three by GCC: 1 + 10 * 2 + 4 * 3 are all there is room for, with a frame to go.
-TEST(Unwind, AsManyWordsAreNotedAsThereIsRoomFor) {
+TEST(Unwind, NotesAsManyWordsAsThereIsRoomFor) {
   for (int framed = 1; framed <= 14; ++framed) {
     for (int realigned = 1; realigned <= 14; ++realigned) {
       SCOPED_TRACE(testing::Message() << framed << " and " << realigned << " that align");

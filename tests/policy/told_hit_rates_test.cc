@@ -65,7 +65,7 @@ TEST(ToldHitRates, AreInTheOrderOfTheCapacitiesGiven) {
   EXPECT_GT((*told)[1].attainable->value, 0.9);
 }
 
-TEST(ToldHitRates, OfOneEpochHaveNoHistory) {
+TEST(ToldHitRates, HaveNoHistoryAfterOneEpoch) {
   const auto told = Tell(1, {PageCount(kPages / 8)});
   ASSERT_TRUE(told.has_value());
   EXPECT_TRUE((*told)[0].attainable.has_value());

@@ -296,7 +296,7 @@ TEST_F(LedgerValidation, TargetsThatNobodyToldOfAreRefused) {
   EXPECT_EQ(Complaint(Bytes(4, Number(1, 0))), "target 0 is not in ascending order");
 }
 
-TEST_F(LedgerValidation, WhatCannotHaveBeenSeenIsRefused) {
+TEST_F(LedgerValidation, RefusesImpossibleEvidence) {
   EXPECT_EQ(Complaint(Settled(6, Constant(8)), 7),
             "column 'age' of settled moves has the value 8, above 7");
   EXPECT_EQ(Complaint(Settled(9, Constant(3))),

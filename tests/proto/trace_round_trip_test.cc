@@ -334,7 +334,7 @@ TEST_F(TraceRoundTrip, MoreIdenticalRecordsThanAnyMessageMayClaimComeBack) {
 
 // Idle memory, visited part by part, and mappings at even distances need fewer bytes than a reader
 // believes: the writer pads.
-TEST_F(TraceRoundTrip, WhatNeedsNextToNoBytesComesBack) {
+TEST_F(TraceRoundTrip, AnEpochOfNextToNoBytesComesBack) {
   constexpr std::uint64_t kEpochs = 6;
   constexpr std::uint64_t kPages = 1 << 18;
   constexpr std::uint64_t kMappings = 550'000;

@@ -47,7 +47,7 @@ TEST(Ages, AreTheTimeThatPassedWhereTheCpuTimeIsUnknown) {
   EXPECT_DOUBLE_EQ(AgesAfter(Second(3, nanoseconds(0)), At(1)).Of(kOther), 3);
 }
 
-TEST(Ages, OfTwoStretchesAddUpAlsoForTargetsOfOne) {
+TEST(Ages, AddUpOverTwoStretchesAlsoForTargetsOfOne) {
   Ages first(3);
   first.Append(TargetId(1), 0.5);
   first.Append(TargetId(4), 1);
@@ -74,7 +74,7 @@ TEST(Memory, KeepsAllEvidenceOfATargetThatRests) {
   EXPECT_NEAR(ranker.Score(RankSource::kReferences)[0], 4, 1e-9);
 }
 
-TEST(Memory, OfSamplesWatchedFadesWithTheSamples) {
+TEST(Memory, TheTimeWatchedFadesWithTheSamples) {
   // Two samples in the second that the sampler watched. Rests add neither samples nor watched time.
   const Ranker::Options options{
       .model = RankModel::kRate, .memory = Ranker::Memory::kHalfLife, .half_life = seconds(1)};

@@ -25,7 +25,7 @@ TEST(Exponentiate, OfNothingIsOne) {
   EXPECT_EQ(zero.front(), 1.0);
 }
 
-TEST(Exponentiate, WhatIsFarLessIsNextToNothingAndPositive) {
+TEST(Exponentiate, AFarSmallerNumberGivesNextToNothingAndPositive) {
   for (const double x :
        {-701.0, -720.0, -1000.0, -1e9, -1e300, -std::numeric_limits<double>::infinity()}) {
     std::vector<double> value{x};

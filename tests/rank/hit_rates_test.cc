@@ -361,7 +361,7 @@ TEST(HitRatesMonteCarlo, OfHistoryAreNotToldWhereThoseOfItsFirstReadsAreNot) {
   EXPECT_GE(told.history->high, 0.72) << "what this ranking really gets";
 }
 
-TEST(HitRates, OfHistoryAreUnknownBeforeASecondEpoch) {
+TEST(HitRates, HistoryIsUnknownBeforeASecondEpoch) {
   const std::vector<PageCount> capacities{PageCount(1)};
   HitRateTeller teller(Ranker::DefaultOptions(RankModel::kRate), RankSource::kReferences,
                        capacities);
@@ -369,7 +369,7 @@ TEST(HitRates, OfHistoryAreUnknownBeforeASecondEpoch) {
   EXPECT_FALSE(teller.Tell()[0].history.has_value());
 }
 
-TEST(HitRates, OfOnePageSeenOnceAreNotTold) {
+TEST(HitRates, AreNotToldForOnePageSeenOnce) {
   Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
   ranker.Absorb(Epoch(0, {Visited(7, 1, std::chrono::milliseconds(1))}));
   const std::vector<PageCount> capacities{PageCount(1)};
@@ -580,7 +580,7 @@ TEST(HitRates, CountNoUnknownPagesOfAProcessThatHasExited) {
 }
 
 // History is judged by pages that were looked at.
-TEST(HitRates, OfHistoryAreNotToldIfMuchIsUnknown) {
+TEST(HitRates, HistoryIsNotToldIfMuchIsUnknown) {
   const auto history = [](std::uint64_t resident) {
     HitRateTeller teller(Ranker::DefaultOptions(RankModel::kRate), RankSource::kReferences,
                          std::vector<PageCount>{PageCount(1024)});

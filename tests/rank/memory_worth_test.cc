@@ -481,7 +481,7 @@ TEST(RankByMemory, APageOfSeveralProcessesIsWeighedByTheSamplesOfAll) {
   }
 }
 
-TEST(RankByMemory, OfAWholeTraceAddsUpOverItsEpochs) {
+TEST(RankByMemory, AddsUpOverTheEpochsOfAWholeTrace) {
   TotalRanker total(RankModel::kRate);
   for (std::uint64_t epoch = 0; epoch < 4; ++epoch)
     total.Absorb(Sampled(epoch, FastAndSlow(0, 0, 2)));

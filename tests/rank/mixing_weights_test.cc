@@ -119,7 +119,7 @@ TEST_F(FitMixingWeightsTest, IsAsLikelyAsWhatIsSlowAndSure) {
   EXPECT_THAT(weights, Each(Ge(0)));
 }
 
-TEST_F(FitMixingWeightsTest, WhereItBeginsDoesNotDecideWhereItEnds) {
+TEST_F(FitMixingWeightsTest, TheStartDoesNotDecideTheResult) {
   ObserveCounts({0.1, 3, 3, 40, 200}, 300);
   const double best = LogLikelihood(ByExpectationMaximisation(5000));
   const std::vector<double> right = Fitted();

@@ -79,7 +79,7 @@ TEST(ChooseAccounts, AnAgreementWithAllThatWasSeenIsNoChange) {
   ExpectBoth(Choose({0.5, 4}, {0.4, 9}, {0.1, 4.5}), kEver, 0.6, kSuspicion, 0.4);
 }
 
-TEST(ChooseAccounts, WhatIsMergedIsOfTheHeaviersBits) {
+TEST(ChooseAccounts, AMergeHasTheHeaviersBits) {
   ExpectBoth(Choose({0.06, 0}, {0.5, 1}, {0.44, 9}), kSuspicion, 0.56, kNow, 0.44);
   ExpectBoth(Choose({0.1, 0}, {0.3, 9}, {0.6, 1}), kSuspicion, 0.3, kNow, 0.7);
 }
@@ -96,7 +96,7 @@ TEST(ChooseAccounts, LossGoesByBothWeights) {
   ExpectBoth(Choose({0.7, 0}, {0.2, 2}, {0.1, 4.93}), kEver, 0.7, kSuspicion, 0.2 + 0.1);
 }
 
-TEST(ChooseAccounts, OfEqualWeightsTheOlderOnesBitsAreKept) {
+TEST(ChooseAccounts, EqualWeightsKeepTheOlderOnesBits) {
   ExpectBoth(Choose({0.3, 4}, {0.4, 9}, {0.3, 4}), kEver, 0.6, kSuspicion, 0.4);
   ExpectBoth(Choose({0.3, 4}, {0.3, 4}, {0.4, 9}), kEver, 0.6, kNow, 0.4);
   ExpectBoth(Choose({0.4, 4}, {0.3, 9}, {0.3, 9}), kEver, 0.4, kSuspicion, 0.6);

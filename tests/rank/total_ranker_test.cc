@@ -82,7 +82,7 @@ TEST(Spans, ThatOverlapInPartShareByPages) {
   EXPECT_THAT(ranker.Score(RankSource::kReferences), ElementsAre(4, 4 + 1));
 }
 
-TEST(Spans, OfDifferentTargetsNeverMix) {
+TEST(Spans, SpansOfDifferentTargetsNeverMix) {
   TotalRanker ranker(RankModel::kSum);
   PageRecord other = Counts(0, 5, 0, 8);
   other.key.target = TargetId(1);

@@ -138,7 +138,7 @@ TEST(CapacityCurveTest, SaysWhatIsKnownOfTheTraceBesideIt) {
   EXPECT_EQ(nlohmann::json::parse(CapacityCurveJson(curve))["notes"][0], "the recording is short");
 }
 
-TEST(CapacityCurveTest, OfSeveralTracesStandInOneTable) {
+TEST(CapacityCurveTest, PutsSeveralTracesIntoOneTable) {
   Trace second = HundredPages();
   second.name = "second";
   const std::vector<CapacityCurve> curves = {CurveOf(HundredPages()), CurveOf(second)};

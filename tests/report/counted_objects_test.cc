@@ -56,7 +56,7 @@ ObjectProfiles Profiles(Pid pid = Pid(42), milliseconds written = milliseconds(3
   return profiles;
 }
 
-TEST(ObjectProfiles, OfAForkedChildMayCountTwiceBesideOthers) {
+TEST(ObjectProfiles, AForkedChildsProfileMayCountTwiceBesideOthers) {
   const auto add = [](ObjectProfiles& profiles, std::uint32_t forks) {
     profiles.Add("run.objects", {.forks = forks}, {},
                  [](std::uint64_t) { return std::vector<SourceFrame>(); });
@@ -135,7 +135,7 @@ TEST(CountedObjects, HaveTheHeatOfTheirPagesAndWhatTheProgramCounted) {
               AllOf(HasSubstr("counted,counted_share"), HasSubstr(",200," + Exact(200.0 / 395))));
 }
 
-TEST(CountedObjects, ByObjectAndTypeAreTheirOwn) {
+TEST(CountedObjects, RowsByObjectAndByTypeHaveTheirOwnCounts) {
   const TracedObjects objects = Counted(Profiles(), Epochs(), {.by = ObjectsBy::kObject});
   std::map<std::uint64_t, std::optional<std::uint64_t>> counted;
   for (const TracedObjects::Row& row : objects.rows) counted[row.start.value()] = row.counted;
@@ -175,13 +175,13 @@ TEST(CountedObjects, HaveAllHeatOfTheEpochInWhichTheirProcessExits) {
   EXPECT_THAT(HotText(*list), HasSubstr("make_buffer"));
 }
 
-TEST(CountedObjects, OfAnotherProcessAreNotInTheTrace) {
+TEST(CountedObjects, ObjectsOfAnotherProcessAreNotInTheTrace) {
   const TracedObjects objects = Counted(Profiles(Pid(43)), Epochs());
   EXPECT_TRUE(objects.rows.empty());
   EXPECT_EQ(objects.counted->accesses, 0U);
 }
 
-TEST(CountedObjects, OfAnotherProcessThatHadThePidBeforeAreNotInTheTrace) {
+TEST(CountedObjects, ObjectsOfAnEarlierProcessWithThePidAreNotInTheTrace) {
   std::vector<EpochProfile> epochs = Epochs();
   for (EpochProfile& epoch : epochs) {
     epoch.start += std::chrono::seconds(3);

@@ -237,7 +237,7 @@ TEST(CountedSites, AreOfOneFunctionHoweverCompilersSpellIt) {
   }
 }
 
-TEST(CountedSites, OfOneLineAreToldApartByTheTypesTheyAreFor) {
+TEST(CountedSites, TypesTellSitesOfOneLineApart) {
   const Sites sites({{Recorded("void add<int>(int)", 10, "add.h"), Recorded("main", 20)},
                      {Recorded("void add<long>(long)", 10, "add.h"), Recorded("main", 20)}});
   EXPECT_THAT(sites
@@ -247,7 +247,7 @@ TEST(CountedSites, OfOneLineAreToldApartByTheTypesTheyAreFor) {
               ElementsAre(Pair(2, 7)));
 }
 
-TEST(CountedSites, OfARecursionAreOneHoweverDeep) {
+TEST(CountedSites, ARecursionIsOneSiteHoweverDeep) {
   const SourceFrame recorded = Recorded("grow", 30);
   const SourceFrame counted = Counted("grow", 30);
   const Sites sites({{recorded, recorded, recorded, Recorded("main", 20)}, kLeaves});
@@ -288,7 +288,7 @@ TEST(CountedSites, AreKnownThoughFunctionsThatJumpToTheLastOneTheyCallAreNotInTh
   EXPECT_EQ(other.missing_sites, 1U);
 }
 
-TEST(CountedSites, OfFunctionsThatACompilerPartedAreThoseOfTheWhole) {
+TEST(CountedSites, APartThatTheCompilerSplitOffIsItsFunction) {
   for (const char* part :
        {"make_node.part.0", "make_node.constprop.0.part.1", "make_node [clone .part.0]"}) {
     const Sites sites(
@@ -313,7 +313,7 @@ TEST(CountedSites, AreComparedUpToACallThatNobodyCanName) {
   EXPECT_EQ(counts.missing_sites, 1U);
 }
 
-TEST(CountedSites, OfOnePlaceAreThatPlace) {
+TEST(CountedSites, SitesOfOnePlaceMatchThatPlace) {
   // Two sites of the trace that the tracker cannot tell apart, of two lines.
   const Frames first{Recorded("make_node", 10), Recorded("main", 20)};
   const Frames second{Recorded("make_node", 10), Recorded("main", 21)};

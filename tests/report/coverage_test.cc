@@ -178,7 +178,7 @@ EpochProfile Counted(std::vector<SourceStatus> sources) {
   return epoch;
 }
 
-TEST(CoverageTest, OfExactAccessesAloneStandsInThePlaceOfSamples) {
+TEST(CoverageTest, ShowsExactAccessesInPlaceOfSamplesIfAlone) {
   const Result<Coverage> coverage = MakeCoverage(TraceOf({Counted({})}));
   ASSERT_TRUE(coverage.has_value());
   EXPECT_EQ(coverage->all.samples, PageCount(4));

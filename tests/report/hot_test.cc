@@ -319,7 +319,7 @@ TEST(HotListTest, NamesVariablesAndStacksBeforeMappings) {
   EXPECT_THAT(text, testing::HasSubstr("512 B stack thread 11 worker"));
 }
 
-TEST(HotListTest, OfAnObjectAreThePagesThatItHadAPartOf) {
+TEST(HotListTest, ListsThePagesThatAnObjectHadAPartOf) {
   constexpr std::uint64_t kPage = 4096;
   EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t"), MakeTarget(1, 11, "u")});
   for (const std::uint32_t target : {0U, 1U}) {

@@ -138,7 +138,7 @@ TEST(ElfData, IsDisjointAndWithinWhatIsLoaded) {
   EXPECT_LE(file->data.back().end(), file->segments.back().end);
 }
 
-TEST(ElfData, OfAStrippedFileIsItsSectionsAndWithItsDebugFileItsVariables) {
+TEST(ElfData, HasSectionsOfAStrippedFileAndVariablesWithItsDebugFile) {
   test::TemporaryFolder folder;
   const std::string built = folder.File("built.so");
   const std::string stripped = folder.File("stripped.so");
@@ -168,7 +168,7 @@ TEST(ElfData, OfAStrippedFileIsItsSectionsAndWithItsDebugFileItsVariables) {
   EXPECT_EQ(named(stripped, "hidden_table", folder.path().string()).bytes, 1U << 16);
 }
 
-TEST(ElfData, OfWhatIsNoSuchFileIsAnError) {
+TEST(ElfData, FailsOnAFileThatIsNotElf) {
   test::TemporaryFolder folder;
   test::WriteFile(folder.File("text"), "no ELF");
   const auto read = ReadElfData(folder.File("text"));

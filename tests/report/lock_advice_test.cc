@@ -35,7 +35,7 @@ TEST(ChooseLockedTest, LeavesWhatWasNotAccessedHoweverMuchRoomThereIs) {
               ElementsAre(Heated(0, 10, 100), Heated(40, 80, 80)));
 }
 
-TEST(ChooseLockedTest, OfEquallyHotOnesTheLowestAddressesAreTaken) {
+TEST(ChooseLockedTest, PrefersLowAddressesAmongEquallyHotPages) {
   const std::vector<HeatedRange> known{Heated(0, 90, 0), Heated(100, 2, 8), Heated(200, 2, 8)};
   EXPECT_THAT(ChooseLocked(known, PageCount(2), 100).ranges, ElementsAre(Heated(100, 2, 8)));
 }
@@ -69,7 +69,7 @@ TEST(ChooseLockedTest, ABlockHasItsShareOfARegion) {
   EXPECT_THAT(choice.ranges, ElementsAre(Heated(2, 8, 80), Heated(20, 3, 100)));
 }
 
-TEST(ChooseLockedTest, NothingKnownIsNothingChosen) {
+TEST(ChooseLockedTest, ChoosesNothingIfNothingIsKnown) {
   EXPECT_THAT(ChooseLocked({}, PageCount(9), 1).ranges, IsEmpty());
 }
 

@@ -145,7 +145,7 @@ TEST(MovesTest, ScoresThatAreNoAccessesTellNoTime) {
   EXPECT_TRUE(nlohmann::json::parse(MovesJson(mixed))["memory_time"]["realised_s"].is_null());
 }
 
-TEST(MovesTest, WhatMovingTookIsUnknownInADryRun) {
+TEST(MovesTest, TheTimeOfMovingIsUnknownInADryRun) {
   LedgerInfo info = SmallLedgerInfo();
   info.dry_run = true;
   MoveOutcome supposed = Promotion(1, 2);

@@ -206,7 +206,7 @@ TEST(ObjectAdvice, SitesThatShareAllTheirPagesAreSetApartAndThenKnown) {
   EXPECT_THAT(ObjectAdviceText(second), Not(HasSubstr("record again")));
 }
 
-TEST(ObjectAdvice, WhatWasJudgedStaysJudgedThoughItSharesItsPagesNow) {
+TEST(ObjectAdvice, AVerdictStandsIfTheSiteSharesItsPagesNow) {
   ObjectAdviceOptions options = Options();
   options.placed_under =
       ArenaAdvice{.nodes = {}, .sites = {Advised(kHotArena, 1), Advised(kHotArena, 2)}};
@@ -251,7 +251,7 @@ TEST(ObjectAdvice, OfASampledSiteNoPageIsItsOwnUntilItHasAnArena) {
   EXPECT_DOUBLE_EQ(SiteOf(second, "make1").accesses, 1000.0 / 64 * 2048);
 }
 
-TEST(ObjectAdvice, WhereSomeAllocationsAreUnknownAPageIsOwnOnlyIfAllOfItIs) {
+TEST(ObjectAdvice, APageIsOwnOnlyAsAWholeIfSomeAllocationsAreUnknown) {
   const auto verdicts = [](Program program) {
     const ObjectAdvice advice = program.Advise();
     return std::pair(SiteOf(advice, "make1").verdict, SiteOf(advice, "make2").verdict);
@@ -299,7 +299,7 @@ TEST(ObjectAdvice, StacksThatTheTrackerCannotTellApartAreOneSite) {
   EXPECT_EQ(advice.advice.sites.size(), 1U);
 }
 
-TEST(ObjectAdvice, WhatWasJudgedAndIsNotSeenThisTimeKeepsItsPlace) {
+TEST(ObjectAdvice, AJudgedSiteThatIsNotSeenKeepsItsPlace) {
   ObjectAdviceOptions options = Options();
   options.placed_under = ArenaAdvice{
       .nodes = {{kColdArena, {2}}},
@@ -310,7 +310,7 @@ TEST(ObjectAdvice, WhatWasJudgedAndIsNotSeenThisTimeKeepsItsPlace) {
   EXPECT_EQ(advice.advice.nodes, options.placed_under->nodes);
 }
 
-TEST(ObjectAdvice, OfASiteThatNobodyLookedAtNothingIsKnown) {
+TEST(ObjectAdvice, NothingIsKnownOfASiteThatNobodyLookedAt) {
   Program program;
   program.Own(1, 16, 16, 100).Object(2, 64 * kPage, 16 * kPage);
   const ObjectAdvice advice = program.Advise();
@@ -334,7 +334,7 @@ TEST(ObjectAdvice, AHugeColdSiteIsNotHotForTheSakeOfItsShare) {
   EXPECT_EQ(SiteOf(advice, "make2").verdict, SiteVerdict::kCold);
 }
 
-TEST(ObjectAdvice, WhereAllIsAlikeNothingIsCold) {
+TEST(ObjectAdvice, NoSiteIsColdIfAllAreAlike) {
   const ObjectAdvice advice = Program().Own(1, 16, 16, 10).Own(2, 32, 16, 10).Advise();
   EXPECT_EQ(advice.Count(SiteVerdict::kCold), 0U);
 }
@@ -634,7 +634,7 @@ TEST(ObjectAdvice, OfATraceWithoutAllocationsSaysSo) {
   EXPECT_THAT(ObjectAdviceText(advice), HasSubstr("record it with --objects"));
 }
 
-TEST(ObjectAdvice, AsJsonHasNullForWhatIsNotKnownYet) {
+TEST(ObjectAdvice, JsonHasNullForUnknownValues) {
   const auto json = nlohmann::json::parse(ObjectAdviceJson(Program().Mixed(16, 16, 10).Advise()));
   EXPECT_TRUE(json["hot_pages_advised"].is_null());
   EXPECT_TRUE(json["hit_rates"][0]["advised"].is_null());

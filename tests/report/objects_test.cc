@@ -93,7 +93,7 @@ TEST(ObjectsReport, AVariableHasTheSizeThatOneModuleKnows) {
   }
 }
 
-TEST(ObjectsReport, BySiteLivingAndFreedObjectsAddUp) {
+TEST(ObjectsReport, ASiteSumsLivingAndFreedObjects) {
   const ObjectsReport report = Report(ObjectsBy::kSite);
   EXPECT_EQ(report.accesses, 5 + 40 + 95 + 20 + 30 + 10U);
   ASSERT_EQ(report.rows.size(), 5U);
@@ -114,7 +114,7 @@ TEST(ObjectsReport, BySiteLivingAndFreedObjectsAddUp) {
   EXPECT_EQ(report.rows[4].lifetime, seconds(10));
 }
 
-TEST(ObjectsReport, ByObjectEachThatLivesHasARow) {
+TEST(ObjectsReport, EachLivingObjectHasARowByObject) {
   const ObjectsReport report = Report(ObjectsBy::kObject);
   ASSERT_EQ(report.rows.size(), 6U);
   EXPECT_EQ(report.rows[0].start, 0x7200U);
@@ -126,7 +126,7 @@ TEST(ObjectsReport, ByObjectEachThatLivesHasARow) {
   EXPECT_THAT(ObjectsText(report), HasSubstr("1 objects with 5 accesses, which --by site shows"));
 }
 
-TEST(ObjectsReport, AsManyObjectsAsAreShownAreKeptAndAllAreCounted) {
+TEST(ObjectsReport, KeepsTheObjectsShownAndCountsAll) {
   const ObjectsReport report = Report(ObjectsBy::kObject, 2);
   ASSERT_EQ(report.rows.size(), 5U) << "with a variable, a stack and elsewhere";
   EXPECT_EQ(report.rows[0].start, 0x7200U);

@@ -18,7 +18,7 @@ constexpr TargetId kTarget{3};
 MonotonicTime At(std::int64_t s) { return MonotonicTime(seconds(s)); }
 PageKey Page(std::uint64_t page, TargetId target = kTarget) { return {target, Vpn(page)}; }
 
-TEST(ObservedPages, OfAnObjectAreThoseOfItsBytesThatWereObservedSinceItsBirth) {
+TEST(ObservedPages, CountAnObjectsBytesThatWereObservedSinceItsBirth) {
   ObservedPages pages;
   pages.See(Page(10), PageCount(2), At(1));
   pages.See(Page(14), PageCount(4), At(1));

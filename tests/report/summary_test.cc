@@ -250,7 +250,7 @@ TEST(SummaryTest, TellsOfTheEpochsBeforeTheDamageAndOfTheDamage) {
   EXPECT_NE(json["damage"].get<std::string>().find("checksum differs"), std::string::npos);
 }
 
-TEST(SummaryTest, OfATraceThatCannotBeOpenedIsTheReason) {
+TEST(SummaryTest, FailsWithTheReasonIfTheTraceCannotBeOpened) {
   Trace trace = TraceOf({});
   trace.open = []() -> Result<std::unique_ptr<EpochStream>> {
     return Fail(Refused("open trace file", "gone.data", 2));

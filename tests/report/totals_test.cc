@@ -259,7 +259,7 @@ TEST(Totals, OfEvalByRateAreThoseOfTheViewsAsFarAsRatesStay) {
   }
 }
 
-TEST(Totals, OfPagesAgreeInEveryPairOfViews) {
+TEST(Totals, EveryPairOfViewsAgreesOnPages) {
   for (const Recording& recording : kRecordings) {
     SCOPED_TRACE(recording.name);
     const Trace trace = Record(recording);

@@ -145,7 +145,7 @@ TEST(TracedObjects, ASampledOneStandsForOthers) {
   }
 }
 
-TEST(TracedObjects, WhatIsAllocatedWhereSomethingLivesEndsIt) {
+TEST(TracedObjects, AnAllocationOverALivingObjectEndsThatObject) {
   EpochProfile epoch =
       Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
                 Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1, milliseconds(500))});
@@ -170,7 +170,7 @@ TEST(TracedObjects, EpochsAndProcessesCanBeChosenAndWhatIsOlderStillLives) {
   EXPECT_TRUE(others.rows.empty());
 }
 
-TEST(TracedObjects, WhatDidNotLiveInTheseEpochsIsNotCounted) {
+TEST(TracedObjects, LeaveOutObjectsThatDidNotLiveInTheEpochs) {
   EpochProfile first =
       Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
                 Event(AllocationKind::kAllocated, 17 * kPage, 2 * kPage, 1),
@@ -196,7 +196,7 @@ TEST(TracedObjects, WhatDidNotLiveInTheseEpochsIsNotCounted) {
 }
 
 // 3 of 4 objects of one size, that are freed in the epoch in which they have references.
-TEST(TracedObjects, AsManyRowsAsAreShownAreKeptAndAllAreCounted) {
+TEST(TracedObjects, KeepTheRowsShownAndCountAll) {
   EpochProfile first = Epoch(0, {});
   for (std::uint64_t i = 0; i < 4; ++i) {
     first.allocations->events.push_back(
@@ -322,7 +322,7 @@ TEST(TracedObjects, TiersAreThoseOfTheRecordingAndAccessesAreWeighedWhereBitsWer
   EXPECT_NEAR(objects->tiers.tier1, page18.accesses.value(), *page18.accesses * 1e-9);
 }
 
-TEST(TracedObjects, WhatLiesNowhereThatIsKnownIsNotOutsideOfTier2) {
+TEST(TracedObjects, PagesOnNoKnownNodeAreNotOutsideOfTier2) {
   EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
                                  Event(AllocationKind::kAllocated, 17 * kPage, kPage, 2)});
   Append(epoch.pages, {.key = {TargetId(0), Vpn(16)}, .load_samples = 9, .node = std::nullopt});
@@ -334,7 +334,7 @@ TEST(TracedObjects, WhatLiesNowhereThatIsKnownIsNotOutsideOfTier2) {
   EXPECT_EQ(objects.OfTier2(objects.rows[1]), 1.0);
 }
 
-TEST(TracedObjects, WhatNoSampleFellOnHasNothingOfTier2) {
+TEST(TracedObjects, ARowWithoutSamplesHasNothingOfTier2) {
   EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
                                  Event(AllocationKind::kAllocated, 17 * kPage, kPage, 2)});
   Append(epoch.pages, {.key = {TargetId(0), Vpn(16)}, .load_samples = 5, .node = NodeId(2)});
@@ -403,7 +403,7 @@ TEST(TracedObjects, AccessesAreEstimatedWhereBitsWereRead) {
 }
 
 // Page 16 was looked at and found idle, page 18 was not looked at.
-TEST(TracedObjects, WhatWasNotObservedIsUnknownAndWhatWasIdleIsNone) {
+TEST(TracedObjects, UnobservedObjectsAreUnknownAndIdleOnesAreZero) {
   EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
                                  Event(AllocationKind::kAllocated, 18 * kPage, kPage, 2)});
   AddPage(epoch, 16, 0, 0);
@@ -438,7 +438,7 @@ TEST(TracedObjects, WhatWasNotObservedIsUnknownAndWhatWasIdleIsNone) {
 // An object has 10 KiB from the middle of page 16 on. Pages 16 and 18 were looked at: 2 and 4 KiB
 // of it. Two epochs later page 17 was. The site's second object stands for three, and the last of
 // its two pages was sampled.
-TEST(TracedObjects, WhatOfARowsBytesWasObservedIsSaid) {
+TEST(TracedObjects, TellHowManyOfARowsBytesWereObserved) {
   EpochProfile first = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage + 2048, 10'240, 1)});
   AddPage(first, 16, 8, 0);
   AddPage(first, 18, 8, 0);
@@ -467,7 +467,7 @@ TEST(TracedObjects, WhatOfARowsBytesWasObservedIsSaid) {
 }
 
 // Page 16 is looked at in the first epoch, while the first object lives there, not the second.
-TEST(TracedObjects, WhatWasObservedBeforeAnObjectLivedIsNotOfIt) {
+TEST(TracedObjects, LookingBeforeAnObjectLivedDoesNotObserveIt) {
   EpochProfile first =
       Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1, milliseconds(100))});
   AddPage(first, 16, 8, 0);
@@ -496,7 +496,7 @@ TEST(TracedObjects, OfAllThatWasObservedAndWhereNoBitWasReadNoPartIsSaid) {
 }
 
 // The sampler is on in the first and in the fourth epoch.
-TEST(TracedObjects, WhatLivedOnlyWhileNoSamplerWasOnHasUnknownSamples) {
+TEST(TracedObjects, SamplesAreUnknownIfNoSamplerWasOnInTheObjectsLife) {
   std::vector<EpochProfile> epochs;
   for (std::uint64_t i = 0; i < 4; ++i) {
     epochs.push_back(Epoch(i, {}));
@@ -530,7 +530,7 @@ TEST(TracedObjects, WhatLivedOnlyWhileNoSamplerWasOnHasUnknownSamples) {
   for (const TracedObjects::Row& row : gated.rows) EXPECT_FALSE(row.samples.has_value());
 }
 
-TEST(TracedObjects, OfOneTypeWhatIsKnownAddsUp) {
+TEST(TracedObjects, ARowOfATypeSumsWhatIsKnown) {
   EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
                                  Event(AllocationKind::kAllocated, 18 * kPage, kPage, 3)});
   epoch.allocations->sites.push_back({.id = 3, .frames = {{.function = "make", .line = 3}}});
@@ -589,7 +589,7 @@ TEST(TracedObjects, AccessesCountSamplesWhateverRowsGoBy) {
               HasSubstr("by references: accesses by accessed bits (estimated) of their pages\n"));
 }
 
-TEST(TracedObjects, WhatIsOfNoObjectIsSaid) {
+TEST(TracedObjects, TellTheAccessesOfNoObject) {
   EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage / 4, 1)});
   AddPage(epoch, 16, 8, 4);
   AddPage(epoch, 20, 2, 1);
@@ -611,7 +611,7 @@ TEST(TracedObjects, WhatIsOfNoObjectIsSaid) {
   EXPECT_EQ(Objects({all}).elsewhere.references, 0.0);
 }
 
-TEST(TracedObjects, WhatStandsForMoreThanThereIsLeavesAnUnknownRest) {
+TEST(TracedObjects, AnEstimateAboveTheTotalLeavesAnUnknownRest) {
   EpochProfile epoch =
       Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, 1024, 1, milliseconds(0), 100)});
   AddPage(epoch, 16, 4, 0);
@@ -681,7 +681,7 @@ TEST(TracedObjects, AccessesAreThoseOfTheHotViewAndOfAdvice) {
   EXPECT_NEAR(objects->elsewhere.accesses.value(), rest->score, near);
 }
 
-TEST(TracedObjects, OfOneEpochAccessesAreThoseOfTheHotViewOfIt) {
+TEST(TracedObjects, AccessesOfOneEpochAreThoseOfItsHotView) {
   const Trace trace = TraceOf(Changing());
   const EpochRange last{.first = 2};
   const Result<TracedObjects> objects = MakeTracedObjects(trace, {.epochs = last});
@@ -692,7 +692,7 @@ TEST(TracedObjects, OfOneEpochAccessesAreThoseOfTheHotViewOfIt) {
   EXPECT_NEAR(objects->accesses.value(), hot->total_score, hot->total_score * 1e-9);
 }
 
-TEST(TracedObjects, WhatLivesEndsWithItsProcess) {
+TEST(TracedObjects, LivingObjectsEndWithTheirProcess) {
   EpochProfile epoch =
       Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1, milliseconds(250))});
   epoch.targets[0].exited = true;
@@ -850,7 +850,7 @@ TEST(TracedObjects, AStackThatGrewIsTheSameOne) {
   EXPECT_EQ(objects.rows[0].lifetime, milliseconds(2000));
 }
 
-TEST(TracedObjects, ByTypeStacksOfOneNameAreOne) {
+TEST(TracedObjects, StacksOfOneNameAreOneRowByType) {
   EpochProfile epoch = FixedEpoch({Fixed(FixedKind::kStack, 16 * kPage, kPage, 5),
                                    Fixed(FixedKind::kStack, 17 * kPage, kPage, 6)});
   epoch.allocations->sites.push_back({.id = 6, .frames = {}, .name = "worker", .thread = Tid(44)});

@@ -331,7 +331,7 @@ TEST(Idle, IsToldOfProcessesThatWereThereForSoLong) {
   EXPECT_EQ(set.idle[1].size.high, 0);
 }
 
-TEST(WorkingSet, OfOneProcessLeavesOthersOut) {
+TEST(WorkingSet, LeavesOutOtherProcessesThanTheOneAskedFor) {
   const Trace both = Record({.rate = EighthIsHot, .resident = 4096, .targets = 2});
   EXPECT_EQ(Make(both).visited, PageCount(8192));
   const WorkingSet one = Make(both, {.pid = Pid(11)});
@@ -447,7 +447,7 @@ TEST(WorkingSet, OfAnEmptyTraceIsUnknown) {
   EXPECT_TRUE(WorkingSetPng(set).has_value());
 }
 
-TEST(WorkingSet, OfProcessesThatNeverRanIsUnknown) {
+TEST(WorkingSet, IsUnknownIfProcessesNeverRan) {
   const WorkingSet set =
       Make(Record({.rate = EighthIsHot, .cpu_time = std::chrono::milliseconds(0)}));
   EXPECT_TRUE(set.at_least.empty());
@@ -459,7 +459,7 @@ TEST(WorkingSet, OfProcessesThatNeverRanIsUnknown) {
   EXPECT_EQ(std::ranges::count(WorkingSetCsv(set), '\n'), 1);
 }
 
-TEST(WorkingSet, OfPagesThatNobodyLookedAtIsUnknown) {
+TEST(WorkingSet, IsUnknownIfNobodyLookedAtPages) {
   std::vector<EpochProfile> epochs;
   for (std::uint64_t e = 0; e < 3; ++e) epochs.push_back(MakeEpoch(e, {MakeTarget(0, 10, "t")}));
   const WorkingSet set = Make(TraceOf(std::move(epochs)));
