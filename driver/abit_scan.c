@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A pass goes through one target's address space in chunks; one that runs out of budget goes on
- * where it was. What a chunk finds is gathered under the mmap lock and counted after it, since
- * counting may allocate.
+ * A pass goes through one target's address space in chunks. A pass that runs out of budget resumes
+ * at the same address later. A chunk's findings are gathered under the mmap lock and counted after
+ * its release, since counting may allocate.
  */
 
 #include <linux/bitmap.h>
@@ -119,8 +119,8 @@ static void end_pass(struct tmprof_session *session, struct tmprof_target *targe
 	bool late = now_ns > pass->due_ns;
 	bool flushed = false;
 
-	/* What an earlier pass cleared counts: the page may be hot enough that its translation has
-	 * been in a TLB ever since, and be found idle by this pass. */
+	/* Bits cleared by an earlier pass count, too. The translation of a hot page may have stayed
+	 * in a TLB ever since, so that this pass found the page idle. */
 	if (mm && !pass->flushed && flush_due(session, target)) {
 		tmprof_flush(mm);
 		flushed = true;

@@ -8,7 +8,7 @@
 struct tmprof_session;
 struct tmprof_target;
 
-/* What the scan needs while it is started; under control and step. 0 or -ENOMEM. */
+/* Allocates the scan's buffers before it starts. Call with control and step held. 0 or -ENOMEM. */
 int tmprof_abit_prepare(struct tmprof_session *session);
 void tmprof_abit_free(struct tmprof_session *session);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Some events patch the kernel's code when they are made or freed (page faults), for which they
- * take the CPU hotplug lock themselves: nothing is made or freed under it here. When a CPU goes,
- * perf takes its event off; when it comes back, hotplug only notes so, and the next reading or
- * follow() makes the event anew.
+ * Some events, such as page faults, patch the kernel's code when they are made or freed. They take
+ * the CPU hotplug lock for that themselves, so nothing is made or freed under that lock here. When
+ * a CPU goes, perf takes its event off. When it comes back, the hotplug callback only notes so, and
+ * the next reading or follow() makes the event anew.
  */
 
 #include <linux/atomic.h>
@@ -64,7 +64,7 @@ static void close_one(struct tmprof_cpu_events *events, struct tmprof_cpu_event 
 	slot->event = NULL;
 }
 
-/* Whether a CPU came online since this was asked last: the event that it had is off it. */
+/* True if the CPU came online since the last call: then its old event is no longer on it. */
 static bool takes_note(struct tmprof_cpu_event *slot)
 {
 	return atomic_xchg(&slot->came, 0);
@@ -121,7 +121,7 @@ struct perf_event_attr tmprof_event_attr(const struct tmprof_event *event)
 	};
 }
 
-/* Of every CPU that has come up wholly. One that comes from now on is noted. */
+/* Opens the event of every CPU that is wholly up. CPUs that come up from now on are noted. */
 static int open_active(struct tmprof_cpu_events *events)
 {
 	unsigned int cpu;

@@ -43,7 +43,7 @@ struct perf_event_attr tmprof_event_attr(const struct tmprof_event *event);
  * those of another kind in a hybrid processor, goes without as long as another has it. */
 int tmprof_cpu_events_open(struct tmprof_cpu_events *events);
 
-/* When it returns no handler runs any more. */
+/* Waits for the handlers: none runs after it returns. */
 void tmprof_cpu_events_close(struct tmprof_cpu_events *events);
 
 void tmprof_cpu_events_enable(struct tmprof_cpu_events *events, bool enable);
@@ -51,13 +51,13 @@ void tmprof_cpu_events_enable(struct tmprof_cpu_events *events, bool enable);
 /* Makes the events of CPUs that came online since the last call; until then they have none. */
 void tmprof_cpu_events_follow(struct tmprof_cpu_events *events);
 
-/* What was counted on all CPUs since the last reading, scaled up where the event shared its counter
- * with others; follows. False: some CPU came online meanwhile or has no event, or the event was
- * never counted or stepped back, and the number is not known. */
+/* Counts of all CPUs since the last reading, scaled up if the event shared its counter with others;
+ * also calls follow(). False: the number is not known. Some CPU came online meanwhile or has no
+ * event, or the event was never counted or stepped back. */
 bool tmprof_cpu_events_read(struct tmprof_cpu_events *events, u64 *count);
 
-/* Samples that the PMU lost so far, as far as it told perf (perf_event_read(2), PERF_FORMAT_LOST).
- * Of closed events, too. */
+/* Samples lost by the PMU so far, of closed events, too, if the PMU told perf (perf_event_read(2),
+ * PERF_FORMAT_LOST). */
 u64 tmprof_cpu_events_lost(const struct tmprof_cpu_events *events);
 
 /* CPUs that are online and have their event. */

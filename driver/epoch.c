@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Turning over takes constant time per target: each gives its set of counters away and goes on with
- * an empty one, so scanning waits only while the sets of the epoch before are freed.
+ * Turning an epoch over takes constant time per target: each gives its counters away and goes on
+ * with an empty set. Scanning waits only while the counters of the epoch before are freed.
  */
 
 #include <linux/ktime.h>
@@ -53,7 +53,7 @@ static void note_news(struct tmprof_ended *ended)
 	WRITE_ONCE(ended->news, ended->header.epoch && (!ended->met || unread(ended)));
 }
 
-/* What happened between two readings of the totals. */
+/* Fills the header with the differences between two readings of the totals. */
 static void fill_header(struct tmprof_epoch *header, const struct tmprof_stats *from,
 			const struct tmprof_stats *to)
 {

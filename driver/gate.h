@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What turns a source on and off by counting events (TMP, IPDPS 2021, optimisation 1). */
+/* The gate: turns a source on and off by counting events (TMP, IPDPS 2021, optimisation 1). */
 #ifndef TMPROF_GATE_H
 #define TMPROF_GATE_H
 

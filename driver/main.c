@@ -33,7 +33,8 @@ static int tmprof_open(struct inode *inode, struct file *file)
 	struct tmprof_session *session;
 	int error;
 
-	/* As perf_event_open(2) on other users' processes: CAP_PERFMON or CAP_SYS_ADMIN. */
+	/* perf_event_open(2) asks for the same on other users' processes: CAP_PERFMON or
+	 * CAP_SYS_ADMIN. */
 	if (!perfmon_capable())
 		return -EPERM;
 	error = security_locked_down(LOCKDOWN_PERF);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Walking by hand, as walk_page_range() and its like are not exported.
+ * The walk is written by hand, because walk_page_range() and its like are not exported.
  *
  * Why each pointer stays good, with the mmap lock held for reading:
  * - Upper tables are freed by munmap(), mremap() and exit only, which hold it for writing, or act
@@ -52,7 +52,7 @@ static void keep_young(struct folio *folio)
 		folio_set_young(folio);
 }
 
-/* What is asked of a leaf beyond its bits; the struct page is not touched in vain. */
+/* True if the walk needs more of a leaf than its bits. Otherwise the struct page is not touched. */
 static bool is_wanted(const struct tmprof_walk *walk, bool accessed)
 {
 	unsigned int of_all = TMPROF_WALK_ALL_NODES | TMPROF_WALK_FRAMES;
@@ -298,8 +298,8 @@ static unsigned long walk_puds(struct tmprof_walk *walk, struct position *at, p4
 static unsigned long walk_pgd(struct tmprof_walk *walk, struct position *at, unsigned long address,
 			      unsigned long end)
 {
-	/* With four levels the p4d is the pgd, and pgd_none() is never true; in a kernel built for
-	 * four only, p4d_addr_end() gives back its second argument. */
+	/* With four levels the p4d is the pgd, and pgd_none() is never true. In a kernel built for
+	 * four levels only, p4d_addr_end() returns its second argument. */
 	unsigned long next = pgd_addr_end(address, end);
 	pgd_t *pgd = pgd_offset(at->mm, address);
 	p4d_t *p4d;

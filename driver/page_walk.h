@@ -11,8 +11,8 @@
 /* Entries of one table. */
 #define TMPROF_BLOCK_UNITS 512
 
-/* What one last-level table, or one huge leaf, showed. Bits and arrays are indexed by unit; a unit
- * is a base page, or the one huge leaf. */
+/* Contents of one last-level table, or of one huge leaf. Bits and arrays are indexed by unit; a
+ * unit is a base page, or the one huge leaf. */
 struct tmprof_block {
 	unsigned long vpn;	  /* of unit 0 */
 	unsigned long span_pages; /* of a unit: 1, 512 or 262144 */
@@ -21,13 +21,14 @@ struct tmprof_block {
 	unsigned long present[TMPROF_BLOCK_UNITS / BITS_PER_LONG];
 	unsigned long accessed[TMPROF_BLOCK_UNITS / BITS_PER_LONG]; /* as found */
 	unsigned long cleared[TMPROF_BLOCK_UNITS / BITS_PER_LONG];
-	/* Where present, with TMPROF_WALK_FRAMES: first base page of the leaf. */
+	/* First base page of the leaf. Valid for present units, with TMPROF_WALK_FRAMES. */
 	u64 frame[TMPROF_BLOCK_UNITS];
-	/* Where accessed, with TMPROF_WALK_NODES; where present, with TMPROF_WALK_ALL_NODES. */
+	/* NUMA node. Valid for accessed units with TMPROF_WALK_NODES, for present units with
+	 * TMPROF_WALK_ALL_NODES. */
 	u16 node[TMPROF_BLOCK_UNITS];
 };
 
-/* As the counters name it; only these three are leaves. */
+/* The counters' name of the span; only these three are leaves. */
 static inline u8 tmprof_span_of(unsigned long span_pages)
 {
 	return span_pages == 1			  ? TMPROF_SPAN_4K
@@ -65,10 +66,11 @@ struct tmprof_walk {
 };
 
 /*
- * Walks the mappings of `mm` in [start, end), byte addresses of whole base pages, until `entries`
- * page-table entries of any level were looked at or skipped, or another task wants the CPU. Returns
- * where to go on, `end` when done. A huge leaf that straddles `start` or `end` is met whole. Call
- * with the mmap lock held for reading; takes page-table locks, one at a time.
+ * Walks the mappings of `mm` in [start, end), byte addresses of whole base pages. Stops early after
+ * `entries` page-table entries of any level, looked at or skipped, or when another task wants the
+ * CPU. Returns the address to resume at, `end` when done. A huge leaf that straddles `start` or
+ * `end` is visited whole. Call with the mmap lock held for reading; takes page-table locks, one at
+ * a time.
  */
 unsigned long tmprof_walk(struct tmprof_walk *walk, struct mm_struct *mm, unsigned long start,
 			  unsigned long end, unsigned long entries);
@@ -81,7 +83,7 @@ unsigned long tmprof_walk(struct tmprof_walk *walk, struct mm_struct *mm, unsign
  */
 unsigned long tmprof_next_mapped(struct mm_struct *mm, unsigned long start, unsigned long entries);
 
-/* Whether tmprof_flush() reaches all of a CPU's translations of an address space. */
+/* True if tmprof_flush() reaches all of a CPU's translations of an address space. */
 bool tmprof_can_flush(void);
 
 /* Makes every CPU look up `mm`'s translations anew, so that a cleared bit is set by the next

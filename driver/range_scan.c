@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The exposure ladder runs in user space over this call as it does over BPF reads and MADV_COLD:
- * one implementation of it, whatever clears the bits. Results are gathered in kernel memory first,
- * as copying to the caller may fault, and the caller may be the target.
+ * The exposure ladder runs in user space over this call, as it does over BPF reads and MADV_COLD.
+ * It thus has one implementation, whatever clears the bits. Results are gathered in kernel memory
+ * first, because copying to the caller may fault, and the caller may be the target.
  */
 
 #include <linux/bitmap.h>

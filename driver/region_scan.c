@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A step of a target clears one page of each region and, a monitoring interval later, reads them;
- * then the next step begins, if the budgets allow. Two passes, as regions within one huge page
- * share a bit: none may be cleared anew before all of them are read. TLBs are not flushed.
+ * A step of a target clears one page of each region and reads them a monitoring interval later.
+ * Then the next step begins, if the budgets allow. Clearing and reading are two passes, because
+ * regions within one huge page share a bit: all are read before any is cleared anew. TLBs are not
+ * flushed.
  *
- * A page of a mapping that is not there counts as looked at and not accessed, so that a region's
- * figures are of all pages that are mapped in it; holes between mappings are not looked at. Time at
- * risk is gathered in wall time, and becomes the target's CPU time at the end of the aggregation:
- * the scheduler brings that up to date by ticks only, of which a monitoring interval may have none.
+ * A page of a mapping that is not present counts as looked at and not accessed, so a region's
+ * figures cover all of its mapped pages. Holes between mappings are not looked at. Time at risk is
+ * gathered in wall time, and becomes the target's CPU time at the end of the aggregation. The
+ * scheduler updates CPU time by ticks only, and a monitoring interval may have none.
  */
 
 #include <linux/ktime.h>
@@ -34,15 +35,15 @@
 /* A target that has not run is looked up so often. */
 #define IDLE_WAIT_NS	  (10 * NSEC_PER_MSEC)
 #define NO_MEMORY_WAIT_NS NSEC_PER_SEC
-/* Between two looks at what a target has earned for clears; it holds no more than that, and owes no
- * more than so many seconds of its CPU time. */
+/* Longest wait between two readings of the CPU time that a target has earned for clears. The budget
+ * holds at most that much, and owes at most MOST_DEBT_NS of the target's CPU time. */
 #define LONGEST_EARN_WAIT_NS (100 * NSEC_PER_MSEC)
 #define MOST_DEBT_NS	     (10 * (s64)NSEC_PER_SEC)
 #define READ_BATCH	     16
 
 struct tmprof_region_buffers {
 	struct tmprof_walk walk;
-	/* Of the latest look. */
+	/* Result of the latest look. */
 	bool present;
 	bool accessed;
 	u64 frame; /* with TMPROF_WALK_FRAMES: the first of what its entry maps */
@@ -215,8 +216,8 @@ static bool is_program_memory(const struct vm_area_struct *vma)
 	       vma->vm_flags & (VM_READ | VM_WRITE | VM_EXEC);
 }
 
-/* A random page of the region that is of a mapping, if one is found soon: from holes nothing is
- * known, and they are not to thin out what is told of the rest. With the mmap lock held for
+/* Picks a random page of the region that lies in a mapping, if a few tries find one. Holes tell
+ * nothing, and must not dilute the figures of the mapped pages. Call with the mmap lock held for
  * reading. */
 static bool pick_mapped(struct mm_struct *mm, struct tmprof_region *region,
 			const struct tmprof_random *random, u64 *vpn)
@@ -264,8 +265,8 @@ static unsigned long add_mappings(struct mm_struct *mm, unsigned long start,
 	return start;
 }
 
-/* Of the address space without its largest gaps; 0: it has no mappings, or -errno: -EBUSY a writer
- * holds the mmap lock, -ENOMEM. */
+/* Finds the areas of the address space, without its largest gaps, and returns their number. 0: it
+ * has no mappings. -EBUSY: a writer holds the mmap lock. -ENOMEM. */
 static int find_areas(struct tmprof_session *session, struct mm_struct *mm,
 		      struct tmprof_area *areas)
 {
@@ -306,7 +307,7 @@ static __u64 next_random(void *context)
 	return high << 32 | prandom_u32_state(random);
 }
 
-/* What the aggregation has taken so far, and that of it the target used. */
+/* Adds up the aggregation's wall time so far, and the target's CPU time in it. */
 static void sum_took(struct tmprof_region_watch *watch, u64 now_ns, u64 cpu_ns)
 {
 	if (watch->started_ns) {
@@ -334,7 +335,7 @@ static void begin_aggregation(struct tmprof_region_watch *watch)
 	watch->took_cpu_ns = 0;
 }
 
-/* Where a writer holds the mmap lock, they are not known. */
+/* Fills in the frames. They stay unknown if a writer holds the mmap lock. */
 static void find_frames(struct tmprof_session *session, struct tmprof_region_watch *watch,
 			struct mm_struct *mm)
 {
@@ -408,7 +409,7 @@ static void aggregate(struct tmprof_session *session, struct tmprof_target *targ
 	int area_count = 0;
 	u32 sampled_count, i;
 
-	/* Of a target that has not run, unset bits say nothing. */
+	/* Unset bits say nothing about a target that has not run. */
 	if (!watch->took_cpu_ns) {
 		tmprof_regions_reset(&watch->set);
 		begin_aggregation(watch);
@@ -422,7 +423,7 @@ static void aggregate(struct tmprof_session *session, struct tmprof_target *targ
 	emit(session, target, now_ns);
 	if (now_ns - watch->updated_ns >= params->update_ns) {
 		area_count = find_areas(session, mm, areas);
-		/* Else it is tried again with the next one. */
+		/* If the areas could not be found, the next aggregation tries again. */
 		if (area_count > 0)
 			watch->updated_ns = now_ns;
 	}
@@ -582,7 +583,7 @@ static void read_sampled(struct tmprof_session *session, const struct tmprof_reg
 		(buffers->accessed ? exposure_ns / 2 : exposure_ns) * buffers->span_pages;
 }
 
-/* With the mmap lock held for reading. */
+/* Call with the mmap lock held for reading. */
 static void look_at_some(struct tmprof_session *session, struct tmprof_region_watch *watch,
 			 struct mm_struct *mm)
 {

@@ -21,7 +21,7 @@ enum tmprof_region_phase {
 	TMPROF_REGIONS_READING,	 /* they were cleared */
 };
 
-/* The regions of a target. Of the worker, under session->step; all zero: none yet. */
+/* The regions of a target. Used by the worker only, under session->step; all zero: none yet. */
 struct tmprof_region_watch {
 	struct tmprof_region_set set; /* its regions: NULL, none yet */
 	u32 address_space;
@@ -30,7 +30,7 @@ struct tmprof_region_watch {
 	u64 *cleared_ns; /* of this step: see region_exposure.h */
 	u64 cpu_ns;	 /* of the target, when the latest step was to begin */
 
-	/* Of this aggregation. */
+	/* The fields below describe the running aggregation. */
 	u32 steps;
 	u64 started_ns;	    /* since when it waits for nothing but its pages and budgets; 0: it does
 			     * not */
@@ -45,7 +45,7 @@ struct tmprof_region_watch {
 	struct tmprof_region_samples samples; /* since the aggregation began */
 };
 
-/* What the scan needs while it is started; under control and step. 0 or -ENOMEM. */
+/* Allocates the scan's buffers before it starts. Call with control and step held. 0 or -ENOMEM. */
 int tmprof_region_prepare(struct tmprof_session *session);
 void tmprof_region_free(struct tmprof_session *session);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The overflow handler runs in an NMI, or in the interrupt of a PMU without one. It copies the
- * sample into its CPU's ring and does nothing else but, once the ring is a quarter full, to have an
- * irq_work wake the worker. The worker comes every FOLD_INTERVAL_NS besides.
+ * sample into its CPU's ring. Once the ring is a quarter full, it also queues an irq_work that
+ * wakes the worker. The worker comes every FOLD_INTERVAL_NS besides.
  *
- * perf prepares no sample for kernel handlers: only what the PMU itself has filled in is there, and
- * sample_flags says what that is.
+ * perf prepares no sample for kernel handlers: they find only the fields that the PMU itself has
+ * filled in, and sample_flags lists these.
  */
 
 #include <linux/cpumask.h>
@@ -47,8 +47,8 @@ struct raw_sample {
 	u64 address;
 	u64 physical_address;
 	u64 data_source;
-	/* Of the process, compared and never followed: the process may be gone. While a process is
-	 * a target, no other has the address. */
+	/* Address of the process's struct pid, compared and never followed: the process may be
+	 * gone. While a process is a target, no other has the address. */
 	unsigned long pid;
 	u32 tgid;
 	u32 tid;
@@ -113,7 +113,7 @@ static void overflow(struct perf_event *event, struct perf_sample_data *data, st
 	atomic64_inc(&sampler->taken);
 	if (event->hw.interrupts == TMPROF_THROTTLED_INTERRUPTS)
 		atomic64_inc(&sampler->throttled);
-	/* Of a virtual machine that it runs: the address is one of the guest's. */
+	/* The CPU runs a guest of this virtual machine: the address is one of the guest's. */
 	if (current->flags & PF_VCPU) {
 		atomic64_inc(&sampler->guest);
 		return;
@@ -238,8 +238,8 @@ int tmprof_sampler_prepare(struct tmprof_session *session)
 	}
 	sampler->events.attr = tmprof_event_attr(&params->sample_event);
 	sampler->events.attr.sample_period = params->sample_period;
-	/* Without it Intel's PMU gathers PEBS records in its buffer, and all but the last of them
-	 * go to perf's own ring, of which there is none here, past the handler
+	/* Without a wakeup per event, Intel's PMU gathers PEBS records in its buffer. All but the
+	 * last of them then go past the handler to perf's own ring, and this event has none
 	 * (arch/x86/events/intel: intel_pmu_hw_config(), __intel_pmu_pebs_event()). */
 	sampler->events.attr.wakeup_events = 1;
 	sampler->events.attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_ADDR;
@@ -274,7 +274,7 @@ void tmprof_sampler_switch(struct tmprof_session *session)
 					 tmprof_session_active(session, TMPROF_SAMPLER));
 }
 
-/* Whether it counts; if not, why is added to the tallies. */
+/* True if the sample counts; otherwise the reason is added to the tallies. */
 static bool counts(const struct tmprof_session *session, const struct raw_sample *sample,
 		   struct tmprof_stats *tally)
 {
@@ -392,8 +392,8 @@ static void judge(const struct tmprof_session *session, struct folding *batch, u
 	}
 }
 
-/* What is mapped at the addresses now, of samples of one target. Without a page there, or a lock to
- * look, the base page counts with its node unknown. */
+/* Looks up the pages now mapped at the addresses of one target's samples. If there is no page, or
+ * the lock is busy, the base page counts with its node unknown. */
 static void resolve_run(struct tmprof_sampler *sampler, struct folding *run, u32 count)
 {
 	struct mm_struct *mm;

@@ -32,7 +32,7 @@ void tmprof_sampler_fold(struct tmprof_session *session);
 /* Worker, under step: folds. Returns when to come again. */
 u64 tmprof_sampler_step(struct tmprof_session *session);
 
-/* What only the sampler knows of the totals. Under step. */
+/* Adds the totals that only the sampler knows. Call with step held. */
 void tmprof_sampler_stats(struct tmprof_session *session, struct tmprof_stats *stats);
 
 /* The ioctl; its head and reserved fields are checked. */

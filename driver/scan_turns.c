@@ -116,7 +116,7 @@ out:
 	return found;
 }
 
-/* What is watched now would be read at some later time. */
+/* Puts the regions on hold: pages cleared but not yet read would be read at some later time. */
 static void hold_all(struct tmprof_session *session)
 {
 	struct tmprof_target *target;

@@ -7,7 +7,7 @@
 
 struct tmprof_session;
 
-/* What the scan needs while it is started; under control and step. 0 or -ENOMEM. */
+/* Allocates the scan's buffers before it starts. Call with control and step held. 0 or -ENOMEM. */
 int tmprof_scan_prepare(struct tmprof_session *session);
 void tmprof_scan_free(struct tmprof_session *session);
 

@@ -130,7 +130,7 @@ bool tmprof_session_active(const struct tmprof_session *session, enum tmprof_sou
 	return session->state[source] == TMPROF_RUNNING && session->gate_open[source];
 }
 
-/* Whether the command may come in that state, and the state that it leads to. */
+/* Checks that the command may come in the state `from`, and sets the state that it leads to. */
 static int follow(enum tmprof_run_state from, u32 command, enum tmprof_run_state *to)
 {
 	if (command == TMPROF_START) {
@@ -154,7 +154,8 @@ static int follow(enum tmprof_run_state from, u32 command, enum tmprof_run_state
 	}
 }
 
-/* What a source needs before it can be started. The worker may be at work for the other one. */
+/* Acquires the resources that a source needs before its start. The worker may be at work for the
+ * other source. */
 static int acquire(struct tmprof_session *session, enum tmprof_source source)
 {
 	int error;

@@ -18,9 +18,9 @@
  * held but range or reader.
  *
  * Contexts: ioctl, read and poll run in the process that has the file; the worker is a kernel
- * thread that lives while a source is started. Both may sleep. Events overflow in NMIs, where a
- * sample goes into its CPU's ring, and nothing else is done but to queue an irq_work that wakes the
- * worker.
+ * thread that lives while a source is started. Both may sleep. Events overflow in NMIs. There a
+ * sample goes into its CPU's ring, and an irq_work that wakes the worker may be queued; nothing
+ * else is done.
  */
 #ifndef TMPROF_SESSION_H
 #define TMPROF_SESSION_H
@@ -161,7 +161,8 @@ int tmprof_session_control(struct tmprof_session *session, const struct tmprof_c
 /* Has the worker, if there is one, see what has changed. Process context, nothing held. */
 void tmprof_session_wake(struct tmprof_session *session);
 
-/* Whether the worker should do a source's work now: running, and its gate open. Under step. */
+/* True if the worker should do a source's work now: running, and its gate open. Call with step
+ * held. */
 bool tmprof_session_active(const struct tmprof_session *session, enum tmprof_source source);
 
 #endif /* TMPROF_SESSION_H */

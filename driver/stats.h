@@ -16,7 +16,7 @@ void tmprof_stats_init(struct tmprof_session *session);
 void tmprof_count_lock(struct tmprof_session *session, u64 held_ns);
 void tmprof_count_busy(struct tmprof_session *session);
 
-/* What a walk met, for the totals that the scan and SCAN_RANGE share. */
+/* Adds the counts of a walk to the totals that the scan and SCAN_RANGE share. */
 void tmprof_count_walk(struct tmprof_session *session, const struct tmprof_walk_counts *counts);
 
 /* A source's state or gate has changed. Under step. */
@@ -29,8 +29,8 @@ void tmprof_stats_snapshot(struct tmprof_session *session, struct tmprof_stats *
 int tmprof_stats_get(struct tmprof_session *session, struct tmprof_stats *request);
 void tmprof_lock_holds_get(struct tmprof_session *session, struct tmprof_lock_holds *request);
 
-/* debugfs: tmprof/NUMBER/stats, as lines of "name value"; tmprof/NUMBER/lock_holds, a line of
- * "end_ns holds" for each bucket that has any, "unknown" being the end of the last. */
+/* debugfs files. tmprof/NUMBER/stats has lines of "name value". tmprof/NUMBER/lock_holds has a line
+ * of "end_ns holds" for each bucket with holds; the end of the last bucket is "unknown". */
 void tmprof_debug_init(void);
 void tmprof_debug_exit(void);
 void tmprof_debug_add(struct tmprof_session *session);

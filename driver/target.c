@@ -49,7 +49,7 @@ struct tmprof_target *tmprof_target_get(struct tmprof_session *session, u32 id)
 	return target;
 }
 
-/* Of the first thread that has one: a process outlives its main thread. */
+/* The address space of the first thread that has one: a process outlives its main thread. */
 static struct mm_struct *current_mm(const struct tmprof_target *target)
 {
 	struct mm_struct *mm = NULL;
@@ -122,11 +122,12 @@ u64 tmprof_target_cpu_ns(const struct tmprof_target *target)
 
 static u64 ticks_of(u64 start_boottime_ns)
 {
-	/* As /proc/PID/stat rounds it; USER_HZ is 100. */
+	/* /proc/PID/stat rounds this way; USER_HZ is 100. */
 	return div_u64(start_boottime_ns, NSEC_PER_SEC / USER_HZ);
 }
 
-/* What `number` names in the caller's pid namespace; the target holds a reference to its pid. */
+/* Finds the process `number` in the caller's pid namespace; the target holds a reference to its
+ * pid. */
 static int identify(struct tmprof_target *target, pid_t number)
 {
 	struct task_struct *leader;
@@ -218,7 +219,7 @@ put:
 	return error;
 }
 
-/* Nothing is counted for it any more; records of the ended epoch stay readable. */
+/* Stops counting for the target; records of the ended epoch stay readable. */
 static void retire(struct tmprof_session *session, struct tmprof_target *target)
 {
 	mutex_lock(&session->counters);

@@ -20,7 +20,8 @@ struct mm_struct;
 struct pid;
 struct tmprof_session;
 
-/* One pass of the full scan, or the wait for the next. Of the worker, under session->step. */
+/* One pass of the full scan, or the wait for the next. Used by the worker only, under
+ * session->step. */
 struct tmprof_pass {
 	bool under_way;
 	u32 address_space;
@@ -43,16 +44,17 @@ struct tmprof_target {
 	u64 scanned_pages;
 	u64 passes;
 
-	/* Of the worker, under session->step. */
+	/* Used by the worker only, under session->step. */
 	u64 turn_ns; /* when the scan is to go on; U64_MAX: never */
 	struct tmprof_pass pass;
 	struct tmprof_region_watch watch;
 
-	/* Of the running epoch; under session->counters, as is `removed`: counts no more. */
+	/* Counters of the running epoch; `removed`: nothing is counted any more. Both under
+	 * session->counters. */
 	struct tmprof_store counts;
 	bool removed;
 
-	/* Of the ended one; under session->reader. */
+	/* Counters of the ended epoch; under session->reader. */
 	struct tmprof_store ended;
 	struct list_head ended_link; /* holds a reference while it is linked */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What differs between the kernels that the driver builds for, in the newest kernel's shape. No
+ * Differences between the kernels that the driver builds for, in the newest kernel's shape. No
  * other file has a condition on the kernel's version or configuration.
  */
 #ifndef TMPROF_COMPAT_H
@@ -43,7 +43,8 @@ static inline bool tmprof_pmd_devmap(pmd_t pmd)
 #endif
 }
 
-/* Whether folio_set_young() keeps what a scan clears; without the option it does nothing. */
+/* True if folio_set_young() keeps the bit that a scan clears; without the option it does
+ * nothing. */
 static inline bool tmprof_keeps_young(void)
 {
 	return IS_ENABLED(CONFIG_PAGE_IDLE_FLAG);
@@ -59,8 +60,8 @@ static inline bool tmprof_has_perf(void)
  * overflow handler. */
 #define TMPROF_THROTTLED_INTERRUPTS (~0ULL)
 
-/* Who pays for what a session's worker allocates: the memory cgroup of who opened it. NULL where
- * there are no memory cgroups, or the kernel pays. */
+/* The memory cgroup of the process that opened the session: it pays for the worker's allocations.
+ * NULL: the kernel has no memory cgroups, or the kernel pays. */
 static inline struct mem_cgroup *tmprof_memcg_of_current(void)
 {
 #ifdef CONFIG_MEMCG
@@ -83,7 +84,7 @@ static inline struct mem_cgroup *tmprof_memcg_charge(struct mem_cgroup *memcg)
 
 /* CPUs whose TLB may hold translations of `mm` that it uses before it next loads the address space.
  * A load compares context.tlb_gen with the one that it last flushed for, so the others flush then.
- * From 6.15 on a global ASID skips the comparison: all CPUs. */
+ * A global ASID, from 6.15 on, skips the comparison: then the mask is all CPUs. */
 static inline const struct cpumask *tmprof_tlb_cpus(struct mm_struct *mm)
 {
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 15, 0)

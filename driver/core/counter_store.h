@@ -2,17 +2,17 @@
 /*
  * The pages one target touched in one epoch, and what was counted for each.
  *
- * A B+ tree that only grows, of 4 KiB nodes. A leaf holds up to 340 pages of 12 bytes, sorted: the
- * scanner, which comes in ascending order, finds its page at the finger, and reading an epoch out
- * in order costs nothing extra. A full leaf first shares with its neighbours, and three full
- * ones become four, so leaves stay three quarters full: 12 bytes / (3/4) = 16 bytes per page.
+ * A B+ tree that only grows, of 4 KiB nodes. A leaf holds up to 340 pages of 12 bytes, sorted. The
+ * scanner comes in ascending order and finds its page at the finger. Reading an epoch out in order
+ * costs nothing extra. A full leaf first shares with its neighbours, and three full leaves become
+ * four. Leaves thus stay three quarters full: 12 bytes / (3/4) = 16 bytes per page.
  *
  *	bytes <= 16.4 per page + 8 KiB + 4 KiB per 16 TiB of address space touched
  *
- * where 0.2 of the 0.4 come from sharing only while it gains 4 entries per leaf, and the rest from
- * half-full branches. Pages in ascending order take 12.1 bytes. (A table with one array of counters
- * per 2 MiB block was refused: a lone page costs it the whole array. A hash table was refused: it
- * is half empty after it has grown, and needs a sort to be read.)
+ * Of the 0.4, 0.2 come from sharing only while it gains 4 entries per leaf, the rest from half-full
+ * branches. Pages in ascending order take 12.1 bytes. (A table with one array of counters per 2 MiB
+ * block was refused: a lone page costs it the whole array. A hash table was refused: it is half
+ * empty after it has grown, and needs a sort to be read.)
  *
  * No locking: callers serialise. Adding may allocate, so it runs where `memory->allocate` may.
  */
@@ -68,7 +68,8 @@ static inline bool tmprof_counts_saturated(const struct tmprof_counts *counts)
 	       counts->store_samples == TMPROF_COUNT_MAX;
 }
 
-/* What one scan or a batch of samples adds to a page. A huge page goes by its first vpn. */
+/* The counts that one scan or a batch of samples adds to a page. A huge page goes by its first
+ * vpn. */
 struct tmprof_observation {
 	__u64 vpn;
 	__u32 references;
@@ -248,10 +249,10 @@ static inline __u32 tmprof_min_u32(__u32 left, __u32 right)
 }
 
 /*
- * Evens out neighbouring leaves in place. What must cross the border after leaf i is the difference
- * between what is left of it and what shall be. A round moves what it can; while a border is
- * unsettled some leaf next to it has pages to give and its neighbour room to take them, so each
- * round moves some.
+ * Evens out neighbouring leaves in place. The pages to move across the border after leaf i are the
+ * difference between the pages now left of the border and those wanted there. A round moves as many
+ * as fit. While a border is unsettled, some leaf next to it has pages to give and its neighbour has
+ * room for them, so each round moves some.
  */
 static inline void tmprof_leaves_even_out(struct tmprof_leaf *const *leaves, __u32 count)
 {
@@ -689,8 +690,8 @@ static inline void tmprof_store_clear(struct tmprof_store *store)
 	tmprof_store_init(store, store->memory);
 }
 
-/* Turns the epoch: `ended` takes what `running` has gathered, and `running` starts empty. What
- * `ended` held must have been cleared. Constant time. */
+/* Turns the epoch: `ended` takes the counts gathered in `running`, and `running` starts empty. The
+ * caller must have cleared the old contents of `ended`. Constant time. */
 static inline void tmprof_store_turn_over(struct tmprof_store *running, struct tmprof_store *ended)
 {
 	*ended = *running;

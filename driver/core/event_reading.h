@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* What an event counted between two readings. */
+/* Count of an event between two readings. */
 #ifndef TMPROF_CORE_EVENT_READING_H
 #define TMPROF_CORE_EVENT_READING_H
 
@@ -13,10 +13,10 @@
 
 #include "driver/uapi/tmprof.h"
 
-/* Where counts saturate: the largest that is not TMPROF_UNKNOWN. */
+/* The value at which counts saturate: the largest one that is not TMPROF_UNKNOWN. */
 #define TMPROF_MAX_COUNT (TMPROF_UNKNOWN - 1)
 
-/* As perf gives it; the times are of the event's and of its time on a counter. */
+/* A reading in perf's terms: the time that the event existed, and its time on a counter. */
 struct tmprof_event_reading {
 	__u64 count;
 	__u64 enabled_ns;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * When a source is worth its cost (TMP, IPDPS 2021, optimisation 1): events are counted per period,
- * and the source is on while the count is above a share of the largest count seen so far.
+ * The gate decides when a source is worth its cost (TMP, IPDPS 2021, optimisation 1). It counts
+ * events per period. The source is on while the count is above a share of the largest count so far.
  */
 #ifndef TMPROF_CORE_GATE_H
 #define TMPROF_CORE_GATE_H
@@ -24,8 +24,9 @@
 /* While a source is off, what would open its gate is looked for so often in a period. */
 #define TMPROF_GATE_PARTS 4U
 
-/* Pure. What `count` of `elapsed_ns` is for a period, so that one that ended late, as on a busy
- * machine, does not set a maximum that none reaches again. Precondition: period_ns is not 0. */
+/* Pure. Scales a `count` made in `elapsed_ns` to one period. Otherwise a period that ended late, as
+ * on a busy machine, would set a maximum that no later period reaches. Precondition: period_ns is
+ * not 0. */
 static inline uint64_t tmprof_gate_count_of_period(uint64_t count, uint64_t period_ns,
 						   uint64_t elapsed_ns)
 {
@@ -68,8 +69,9 @@ static inline struct tmprof_gate_decision tmprof_gate_decide(struct tmprof_gate_
 }
 
 /*
- * Pure. The same for part of a period in which the source was off: the rate of so short a time
- * opens the gate, and is no maximum that whole periods could be held against.
+ * Pure. Decides as tmprof_gate_decide() does, for part of a period in which the source was off. The
+ * count can open the gate but leaves the maximum alone: the rate of so short a time is no measure
+ * for whole periods.
  */
 static inline struct tmprof_gate_decision tmprof_gate_decide_part(struct tmprof_gate_state state,
 								  bool known, uint64_t count,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * The buckets of TMPROF_IOC_LOCK_HOLDS: four per power of two, so that a bucket's end is at most a
- * quarter above any time in it from 256 ns on; below that they are 64 ns wide.
+ * The buckets of TMPROF_IOC_LOCK_HOLDS. Below 256 ns they are 64 ns wide. From 256 ns on there are
+ * four per power of two, so a bucket's end is at most a quarter above any time in it.
  */
 #ifndef TMPROF_CORE_HOLD_BUCKETS_H
 #define TMPROF_CORE_HOLD_BUCKETS_H
@@ -35,9 +35,9 @@ static inline __u64 tmprof_hold_bucket_end_ns(__u32 bucket)
 }
 
 /*
- * A time that `permille` of the holds, rounded up, were shorter than: the end of the bucket of the
- * longest of them, so at most a quarter above it. TMPROF_UNKNOWN: there were none, or it lies in
- * the last bucket.
+ * Quantile of the hold times: at least `permille` of the holds, rounded up, were shorter. Returns
+ * the end of the bucket of the longest of these holds, thus a time at most a quarter too high.
+ * TMPROF_UNKNOWN: there were no holds, or the quantile lies in the last bucket.
  */
 static inline __u64 tmprof_hold_quantile_ns(const __u64 *holds, __u32 permille)
 {

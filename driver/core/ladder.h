@@ -2,13 +2,13 @@
 /*
  * The exposure ladder: arithmetic of one clear followed by several reads.
  *
- * Reading an accessed bit is cheap, clearing it is dear: each page touched after a clear costs its
- * program one hardware write of the bit. So a block of pages is cleared once and read at growing
- * delays. The first read that finds a page's bit set brackets the time to its first access, and
- * first accesses / time at risk estimates the page's access rate.
+ * Reading an accessed bit is cheap. Clearing it is dear: each page touched after a clear costs its
+ * program one hardware write of the bit. Therefore a block of pages is cleared once and read at
+ * growing delays. The first read that finds a page's bit set brackets the time to its first access,
+ * and first accesses / time at risk estimates the page's access rate.
  *
- * Freestanding C11, no floating point, times in nanoseconds; compiled by the kernel module, by user
- * space and by the tests.
+ * Freestanding C11 without floating point; times are in nanoseconds. The kernel module, user space
+ * and the tests compile it.
  */
 
 #pragma once
@@ -24,8 +24,8 @@ struct tmprof_ladder {
 	__u64 delay_ns[TMPROF_LADDER_MAX_RUNGS];
 };
 
-/* `rungs` delays from `first_ns`, each four times the one before. A ratio of 4 keeps 0.79 of the
- * information on the rate that continuous reading would give, a ratio of 2 keeps 0.93 for twice the
+/* `rungs` delays from `first_ns`, each four times the one before. Relative to continuous reading, a
+ * ratio of 4 keeps 0.79 of the information on the rate. A ratio of 2 keeps 0.93 for twice the
  * reads. */
 static inline struct tmprof_ladder tmprof_ladder_geometric(__u64 first_ns, __u32 rungs)
 {
@@ -100,12 +100,14 @@ struct tmprof_tally {
 };
 
 /*
- * Folds one read of one unit. `window_ns` is the target CPU time since the read before it, or
- * since the clear, which the first read follows. `exposure_ns`, no shorter, also has the time of
- * earlier reads that were left out. A first access lies somewhere in the window, and half of that
- * is charged: this is exact in the mean for a page whose accesses are rarer than the window is
- * long. For other pages the tally keeps the windows. Returns 1 for a first access: the hardware has
- * set a bit that had been cleared.
+ * Folds one read of one unit. `window_ns` is the target CPU time since the previous read, or since
+ * the clear for the first read. `exposure_ns` is at least `window_ns`: it also has the time of
+ * earlier reads that were left out.
+ *
+ * A first access lies somewhere in the window, and half of the window is charged. This is exact in
+ * the mean for a page whose accesses are rarer than the window is long. For other pages the tally
+ * keeps the windows. Returns 1 for a first access: the hardware has set a bit that had been
+ * cleared.
  */
 static inline __u32 tmprof_ladder_fold(struct tmprof_tally *tally, __u8 *unit, int accessed,
 				       __u64 exposure_ns, __u64 window_ns, int first_read)
@@ -134,11 +136,11 @@ static inline __u32 tmprof_ladder_fold(struct tmprof_tally *tally, __u8 *unit, i
 }
 
 /*
- * What clears and reads cost a target, in picoseconds of its CPU time; measured on the host.
+ * Cost of clears and reads to a target, in picoseconds of its CPU time; measured on the host.
  *
- * A read by another CPU leaves it a shared copy of the cache lines of page-table entries, 8 to a
- * line. The target keeps its own, and pays only when it next sets a bit there: a line is charged
- * when a read finds a bit set that the read before it, or the clear, had left unset.
+ * A read by another CPU takes a shared copy of the cache lines of page-table entries, 8 to a line.
+ * The target keeps its own copy, and pays only when it next sets a bit there. Therefore a line is
+ * charged when a read finds a bit set that the read before it, or the clear, had left unset.
  */
 struct tmprof_cost {
 	__u64 ps_per_set;  /* one cleared bit set again by the hardware */
@@ -152,10 +154,9 @@ static inline __u64 tmprof_cost_ns(const struct tmprof_cost *cost, __u64 sets, _
 
 /*
  * A token bucket in target CPU time. It earns a share of the CPU time that the target uses, so an
- * idle target earns nothing, and holds at most `limit_ns` beside what is reserved, so that what was
- * not spent is no licence for a burst, and owes at most -`floor_ns`, so that one mishap does not
- * silence its user for long: what is charged beyond it is forgiven. Costs known only later are
- * reserved first.
+ * idle target earns nothing. It holds at most `limit_ns` beside the reserved amount, so savings
+ * allow no long burst. It owes at most -`floor_ns`: a charge beyond that is forgiven, so one mishap
+ * does not silence the scanner for long. Costs that become known only later are reserved first.
  */
 struct tmprof_budget {
 	__u64 share_ppm;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Memory that a session may use, with a limit. Where it comes from is the includer's business: the
- * module passes kmalloc with GFP_KERNEL_ACCOUNT, user space and the tests pass their own.
+ * Memory that a session may use, with a limit. The includer supplies the allocator: the module
+ * passes kmalloc with GFP_KERNEL_ACCOUNT, user space and the tests pass their own.
  *
- * No locking: whoever shares one tmprof_memory serialises its users.
+ * No locking: users that share one tmprof_memory must serialise.
  */
 #ifndef TMPROF_CORE_MEMORY_H
 #define TMPROF_CORE_MEMORY_H

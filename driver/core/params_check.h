@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Whether a session's parameters are ones that the driver can follow, all of them, before any is
- * taken. The client asks the same function, as an errno cannot name a field.
+ * Checks all of a session's parameters before the driver takes any of them. The client calls the
+ * same function, because an errno cannot name a field.
  */
 #ifndef TMPROF_CORE_PARAMS_CHECK_H
 #define TMPROF_CORE_PARAMS_CHECK_H
@@ -174,7 +174,7 @@ static inline struct tmprof_params_verdict tmprof_params_check(const struct tmpr
 	return good;
 }
 
-/* What a session starts with. */
+/* The parameters of a new session. */
 static inline void tmprof_params_defaults(struct tmprof_params *params)
 {
 	memset(params, 0, sizeof(*params));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* What a check of parameters says. */
+/* Result of a check of parameters. */
 #ifndef TMPROF_CORE_PARAMS_VERDICT_H
 #define TMPROF_CORE_PARAMS_VERDICT_H
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * How long the pages of a step are exposed: cleared, and not read yet. A step's regions are cleared
- * in order, some in each hold of the target's mmap lock, and between two holds any time may pass,
- * as a writer may have the lock or another task the CPU. A page's exposure counts from the end of
- * the hold that cleared it: never from before its clear, as an exposure that did not happen would
- * tell of a hot page that it is cold.
+ * Exposure of the pages of a step: the time between their clear and their read. A step's regions
+ * are cleared in order, some in each hold of the target's mmap lock. Between two holds any time may
+ * pass, because a writer may have the lock or another task the CPU. A page's exposure counts from
+ * the end of the hold that cleared it. Time before the clear never counts: it would make a hot page
+ * look cold.
  *
  * Freestanding C11, as driver/core/regions.h. Memory is the caller's.
  */
@@ -16,7 +16,7 @@
 /* Regions cleared, or read, in one hold of the mmap lock: a walk of a page each. */
 #define TMPROF_REGION_HOLD 64
 
-/* Of a step of up to so many regions. */
+/* Number of holds in a step of up to `regions` regions. */
 static inline __u32 tmprof_region_holds(__u32 regions)
 {
 	return regions / TMPROF_REGION_HOLD + (regions % TMPROF_REGION_HOLD != 0);
@@ -29,7 +29,8 @@ static inline void tmprof_region_cleared(__u64 *cleared_ns, __u32 first, __u64 n
 	cleared_ns[first / TMPROF_REGION_HOLD] = now_ns;
 }
 
-/* When the pages of a step of `regions`, all cleared, are to be read: no exposure is shorter. */
+/* Time at which the pages of a step of `regions`, all cleared, are to be read: no exposure is
+ * shorter than `monitoring_ns`. */
 static inline __u64 tmprof_region_read_due(const __u64 *cleared_ns, __u32 regions,
 					   __u64 monitoring_ns)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* What a scan by regions is asked to do (Daptrace, Middleware 2019), and whether it can. */
+/* Parameters of a scan by regions (Daptrace, Middleware 2019), and the check of their ranges. */
 #ifndef TMPROF_CORE_REGION_PARAMS_H
 #define TMPROF_CORE_REGION_PARAMS_H
 
@@ -9,12 +9,12 @@
 /* The address space without its two largest gaps: program and heap, mappings, stack. */
 #define TMPROF_REGION_AREAS 3U
 #define TMPROF_REGION_MAX   (1U << 20)
-/* Of the least number: reaching it takes as many steps as its square. */
+/* Greatest allowed min_regions. Reaching min_regions takes as many steps as its square. */
 #define TMPROF_REGION_MIN_MAX 1000U
 /* "Well below": an aggregation holds at least so many monitoring intervals. */
 #define TMPROF_REGION_CHECKS_MIN 10U
 
-/* As published. */
+/* The published values. */
 static inline struct tmprof_region_params tmprof_region_params_default(void)
 {
 	struct tmprof_region_params params = {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Of the pages that address samples found, those that have most, in little memory: "space-saving"
- * (Metwally, Agrawal, El Abbadi, ICDT 2005). A page that finds no room takes the place of the one
- * with the fewest samples, and their number: a page with more than one in TMPROF_REGION_SAMPLED of
- * all samples is kept, whenever they came.
+ * The pages with the most address samples, kept in little memory by "space-saving" (Metwally,
+ * Agrawal, El Abbadi, ICDT 2005). A page that finds no room takes the place, and the count, of the
+ * page with the fewest samples. A page with more than one in TMPROF_REGION_SAMPLED of all samples
+ * is kept, whenever they came.
  *
  * Freestanding C11, as driver/core/regions.h.
  */

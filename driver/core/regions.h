@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Regions of an address space, each judged by one page of it at a time (Daptrace, Middleware 2019):
- * what is looked at in a step is bounded by the number of regions, whatever the footprint.
+ * Regions of an address space, each judged by one page of it at a time (Daptrace, Middleware 2019).
+ * The number of regions, not the footprint, bounds the pages examined in a step.
  *
  * An aggregation interval ends with tmprof_regions_conclude(), which joins regions that are
- * accessed alike: then the caller takes the result. The next begins with tmprof_regions_renew().
+ * accessed alike. Then the caller takes the result. The next interval begins with
+ * tmprof_regions_renew().
  *
  * Regions ascend, do not overlap and cover all areas of the address space, holes inside an area
- * included. They are never fewer than the least number, as far as there are pages, and never more
- * than the greatest.
+ * included. Their number is at least min_regions, if there are pages enough, and at most
+ * max_regions.
  *
- * Freestanding C11, no floating point, no allocation: memory and random numbers are the caller's.
- * Pages are page numbers, ranges half-open. Compiled by the driver, by user space and by the tests
- * of both.
+ * Freestanding C11 without floating point or allocation: memory and random numbers are the
+ * caller's. Pages are page numbers, ranges half-open. The driver, user space and the tests of both
+ * compile it.
  */
 #ifndef TMPROF_CORE_REGIONS_H
 #define TMPROF_CORE_REGIONS_H
@@ -31,15 +32,15 @@
 
 #include "driver/core/region_params.h"
 
-/* Capacity beyond the greatest number of regions, which an update may need before it merges: each
- * area can cut a region in two, and can have new pages on both sides of old ones. */
+/* Capacity beyond max_regions, which an update may need before it merges. Each area can cut a
+ * region in two, and can have new pages on both sides of old ones. */
 #define TMPROF_REGION_SPARE (4 * TMPROF_REGION_AREAS)
-/* Of a count. Times the pages of an address space of 57 bits, it fits 64. */
+/* Greatest count of a region. Its product with the pages of a 57-bit address space fits 64 bits. */
 #define TMPROF_REGION_COUNT_MAX (1U << 16)
 /* Counts merge that differ by less than a tenth of their mean. */
 #define TMPROF_REGION_ALIKE 10U
 #define TMPROF_REGION_ANY   (~0ULL)
-/* Of trials that are counted, so that the products of tmprof_region_by_chance() fit. */
+/* Most trials that are counted, so that the products of tmprof_region_by_chance() fit. */
 #define TMPROF_REGION_TRIALS_MAX (1U << 15)
 #define TMPROF_REGION_NO_PAGE	 (~0U)
 /* A page is remembered by its distance from the start of its region. */
@@ -91,9 +92,9 @@ static inline __u64 tmprof_region_pick(struct tmprof_region *region,
 }
 
 /*
- * The checks of an aggregation interval, of `checks` in all, that would have found an access, had
- * each page been checked at each: in proportion to those made. Daptrace's count, for one bit read a
- * monitoring interval after its clear.
+ * Daptrace's count, for one bit read a monitoring interval after its clear. Estimates how many of
+ * the `checks` of an aggregation interval would have found an access if each page had been checked
+ * every time: the share found by the checks made, times `checks`.
  */
 static inline __u32 tmprof_region_count_checks(const struct tmprof_region *region, __u32 checks)
 {
@@ -103,9 +104,10 @@ static inline __u32 tmprof_region_count_checks(const struct tmprof_region *regio
 }
 
 /*
- * The same from a ladder, which tells more than whether there was an access: of `slots` of
- * `slot_ns`, those that would have held one. First accesses come once in 1/p slots if each slot has
- * one with the probability p, so p is first accesses over slots watched, theirs included.
+ * Count from a ladder, which tells more than whether there was an access. Estimates how many of
+ * `slots` slots, each `slot_ns` long, would have held an access. If each slot holds one with the
+ * probability p, first accesses come once in 1/p slots. Hence p is first accesses over slots
+ * watched, the slots of the first accesses included.
  */
 static inline __u32 tmprof_region_count_slots(const struct tmprof_region *region, __u32 slots,
 					      __u64 slot_ns)
@@ -160,9 +162,9 @@ static inline struct tmprof_region *tmprof_regions_find(const struct tmprof_regi
 }
 
 /*
- * The mappings without the largest gaps between them, ascending: at most TMPROF_REGION_AREAS.
- * `mappings` ascend and do not overlap; empty ones are passed over. Of equal gaps, those at the
- * lowest addresses are cut. Returns how many.
+ * Merges the mappings into areas by cutting at the largest gaps only, ascending: at most
+ * TMPROF_REGION_AREAS. `mappings` ascend and do not overlap; empty ones are skipped. Among equal
+ * gaps, those at the lowest addresses are cut. Returns the number of areas.
  */
 static inline __u32 tmprof_region_areas(const struct tmprof_area *mappings, size_t mapping_count,
 					struct tmprof_area *areas)
@@ -255,9 +257,9 @@ static inline void tmprof_regions_reach_min(struct tmprof_region_set *set)
 }
 
 /*
- * The first regions: one for each area, the middle one cut into equal parts to reach the least
- * number; where that has too few pages, the largest are halved. `regions` has room for
- * tmprof_regions_capacity(params->max_regions).
+ * Makes the first regions: one for each area, the middle one cut into equal parts to reach
+ * min_regions. If the middle area has too few pages, the largest regions are halved. `regions` has
+ * room for tmprof_regions_capacity(params->max_regions).
  */
 static inline void tmprof_regions_start(struct tmprof_region_set *set,
 					struct tmprof_region *regions,
@@ -299,7 +301,7 @@ static inline void tmprof_region_join(struct tmprof_region *into, const struct t
 	__u64 weighted =
 		into->count * tmprof_region_pages(into) + from->count * tmprof_region_pages(from);
 
-	/* Where only one was looked at, its count is what is known. */
+	/* If only one region was looked at, the result takes that one's count. */
 	if (!into->looks == !from->looks)
 		into->count = (__u32)((weighted + pages / 2) / pages);
 	else if (from->looks)
@@ -320,10 +322,10 @@ static inline __u64 tmprof_region_trials(const struct tmprof_region *region)
 }
 
 /*
- * Whether the counts of two that are alike differ as much by chance: by `part` standard deviations
- * at most. Each is the share of its trials that found an access, whose variance is p (1 - p) /
- * trials. Of p both tell, and a trial that says half: where all trials agree, the next one might
- * not.
+ * True if chance can explain the difference of two counts: it is at most `part` standard
+ * deviations. Each count is the share of its trials that found an access, with the variance p (1 -
+ * p) / trials. The estimate of p pools the trials of both regions and one more trial that counts
+ * one half: even if all trials agree, the next one might not.
  */
 static inline bool tmprof_region_by_chance(const struct tmprof_region *a,
 					   const struct tmprof_region *b, __u64 apart, __u64 part)
@@ -337,7 +339,7 @@ static inline bool tmprof_region_by_chance(const struct tmprof_region *a,
 	return apart * apart * of_a * of_b <= part * part * variance * (of_a + of_b);
 }
 
-/* Nothing is known of the one that was not looked at: it is like none that was, and not cold. */
+/* A region that was not looked at is unknown, not cold: it is like no region that was looked at. */
 static inline bool tmprof_region_alike(const struct tmprof_region_set *set,
 				       const struct tmprof_region *a, const struct tmprof_region *b,
 				       __u64 part)
@@ -351,9 +353,9 @@ static inline bool tmprof_region_alike(const struct tmprof_region_set *set,
 	       (a->looks && set->join_by_chance && tmprof_region_by_chance(a, b, apart, part));
 }
 
-/* Joins neighbours, from the lowest on, whose counts differ by less than `part` / 10 of their mean,
- * by no more than `part` times what chance makes, or not at all, into regions of at most
- * `most_pages`, while there are more than `least`. With TMPROF_REGION_ANY, any neighbours. */
+/* Joins neighbours, in ascending order, while there are more than `least` regions. Their counts are
+ * equal, differ by less than `part` / 10 of their mean, or by at most `part` times the difference
+ * that chance makes. TMPROF_REGION_ANY joins any neighbours. No result exceeds `most_pages`. */
 static inline void tmprof_regions_join_alike(struct tmprof_region_set *set, __u64 part,
 					     __u64 most_pages, __u32 least)
 {
@@ -393,10 +395,10 @@ static inline void tmprof_regions_reach_max(struct tmprof_region_set *set)
 }
 
 /*
- * Makes one region of neighbours whose counts differ by less than a tenth of their mean, or by no
- * more than chance makes; its count is their mean by size. One that was not looked at joins others
- * of that kind only. No region grows beyond an equal share of the least number, so that the lowest
- * addresses do not take all the joins that this number allows.
+ * Joins neighbours whose counts differ by less than a tenth of their mean, or by no more than
+ * chance makes. The new count is their mean by size. A region that was not looked at joins only
+ * others that were not. No region grows beyond 1 / min_regions of all pages. Otherwise the lowest
+ * addresses would take all the joins that min_regions allows.
  */
 static inline void tmprof_regions_merge(struct tmprof_region_set *set)
 {
@@ -418,8 +420,8 @@ static inline void tmprof_regions_reset(struct tmprof_region_set *set)
 	}
 }
 
-/* Each region of two pages or more in two at a random page, if there are fewer than half of the
- * greatest number. What was seen must have been reset. */
+/* Splits each region of two pages or more at a random page, if there are fewer than half of
+ * max_regions. The observations must have been reset. */
 static inline void tmprof_regions_split(struct tmprof_region_set *set,
 					const struct tmprof_random *random)
 {
@@ -429,7 +431,7 @@ static inline void tmprof_regions_split(struct tmprof_region_set *set,
 		return;
 	for (i = 0; i < set->count; i++)
 		parts += tmprof_region_pages(&set->regions[i]) > 1 ? 2 : 1;
-	/* From the last on, as all but the first move up. */
+	/* Goes from the last region down, because all regions but the first move up. */
 	for (i = set->count, set->count = parts; i-- > 0;) {
 		struct tmprof_region region = set->regions[i];
 		__u64 pages = tmprof_region_pages(&region);
@@ -444,8 +446,9 @@ static inline void tmprof_regions_split(struct tmprof_region_set *set,
 	}
 }
 
-/* Makes a region of that one page: an address sample tells that it is not as those around it. What
- * was seen must have been reset. 0, -ENOENT: no region holds it, -ENOSPC: as many as may be. */
+/* Makes a region of the one page `page`, because an address sample tells that it differs from its
+ * neighbours. The observations must have been reset. 0; -ENOENT: no region holds the page; -ENOSPC:
+ * there are max_regions already. */
 static inline int tmprof_regions_split_at(struct tmprof_region_set *set, __u64 page)
 {
 	struct tmprof_region *region = tmprof_regions_find(set, page);
@@ -465,9 +468,9 @@ static inline int tmprof_regions_split_at(struct tmprof_region_set *set, __u64 p
 }
 
 /*
- * Fits the regions to an address space that has changed: what lies outside the areas goes, what is
- * new is in regions of its own, with the count 0. `areas` as tmprof_region_areas() gives them. What
- * was seen must have been reset.
+ * Fits the regions to an address space that has changed. Parts outside the areas go; new pages come
+ * in regions of their own, with the count 0. tmprof_region_areas() gives `areas`. The observations
+ * must have been reset.
  */
 static inline void tmprof_regions_update(struct tmprof_region_set *set,
 					 const struct tmprof_area *areas, __u32 area_count)
@@ -475,9 +478,9 @@ static inline void tmprof_regions_update(struct tmprof_region_set *set,
 	const __u32 first = tmprof_regions_capacity(set->max_regions) - set->count;
 	__u32 from = first, old_end = first + set->count, made = 0, a;
 
-	/* The old ones make way at the end of the array, and are never caught up with: a region
-	 * gives one piece to each area, and each area has at most one new piece before each old
-	 * area and one after them. */
+	/* The old regions make way at the end of the array, and the new ones never catch up with
+	 * them. A region gives one piece to each area. Each area has at most one new piece before
+	 * each old area and one after them. */
 	memmove(&set->regions[first], set->regions, set->count * sizeof(*set->regions));
 	for (a = 0; a < area_count; a++) {
 		__u64 at = areas[a].start;
@@ -514,9 +517,9 @@ static inline void tmprof_regions_update(struct tmprof_region_set *set,
 #define TMPROF_REGION_AGGREGATION_LONGEST_NS 800000000ULL
 
 /*
- * Fewer regions are kept where an aggregation takes longer than is of use, as budgets make it wait;
- * more where it takes half of that or less. What a step costs is measured by that alone. `took_ns`:
- * by the aggregation that has just ended.
+ * Adapts max_regions to the time that the last aggregation took, `took_ns`, because budgets can
+ * make an aggregation wait. Fewer regions are kept if it took longer than is of use, more if it
+ * took half of that or less. This time is the only measure of a step's cost.
  */
 static inline void tmprof_regions_fit(struct tmprof_region_set *set,
 				      const struct tmprof_region_params *bounds, __u64 took_ns)
@@ -531,7 +534,7 @@ static inline void tmprof_regions_fit(struct tmprof_region_set *set,
 	if (longest_ns < 2 * bounds->aggregation_ns)
 		longest_ns = 2 * bounds->aggregation_ns;
 	if (took_ns > longest_ns) {
-		/* Of as many as there may be, that many were there. */
+		/* Number of regions that took `took_ns`, at most max_regions. */
 		__u64 there = most < 2 * set->count ? most : 2 * set->count;
 		/* In ppm, so that a long interval times many regions fits. */
 		__u64 fewer = there * (longest_ns * 1000 / (took_ns / 1000 + 1)) / 1000000;
@@ -544,7 +547,7 @@ static inline void tmprof_regions_fit(struct tmprof_region_set *set,
 	}
 }
 
-/* Of the greatest number of regions, one in so many sampled pages become regions at a time. */
+/* At most one in so many of max_regions is given to sampled pages at a time. */
 #define TMPROF_REGION_SAMPLED_SHARE 8
 
 /* The regions, with their counts, become the result of the aggregation, which took so long. */
@@ -556,9 +559,9 @@ static inline void tmprof_regions_conclude(struct tmprof_region_set *set,
 }
 
 /*
- * What the next aggregation looks at. `areas`: of the address space, if that is another one since
- * the last time; NULL: it is not. `sampled`: pages that address samples found, those that matter
- * most first.
+ * Prepares the regions of the next aggregation. `areas`: the areas of the address space if they
+ * have changed since the last time, else NULL. `sampled`: pages that address samples found, in
+ * descending order of weight.
  */
 static inline void tmprof_regions_renew(struct tmprof_region_set *set,
 					const struct tmprof_area *areas, __u32 area_count,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * What one hardware sample says about the memory hierarchy: perf's data-source word
- * (union perf_mem_data_src, include/uapi/linux/perf_event.h), reduced to what hotness needs.
+ * Decodes one hardware sample's word on the memory hierarchy: perf's data-source word (union
+ * perf_mem_data_src, include/uapi/linux/perf_event.h), reduced to the needs of hotness.
  */
 #ifndef TMPROF_CORE_SAMPLE_DECODE_H
 #define TMPROF_CORE_SAMPLE_DECODE_H

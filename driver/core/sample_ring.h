@@ -2,10 +2,10 @@
 /*
  * A ring of fixed-size records between one CPU's event handler and the worker that folds them.
  *
- * The producer runs on one CPU, in NMI or below; it never waits: when the ring is full the new
- * record is lost and counted. A handler that interrupts another in the middle of a record on the
- * same CPU (an NMI over an hrtimer's handler) finds the ring busy, and its record is lost and
- * counted too, rather than written over the other's. The consumer runs anywhere, one at a time.
+ * The producer runs on one CPU, in NMI or below, and never waits: when the ring is full the new
+ * record is lost and counted. A handler may interrupt another in the middle of a record on the same
+ * CPU (an NMI over an hrtimer's handler). It finds the ring busy, and its record is lost and
+ * counted, too, instead of overwriting the other's. The consumer runs anywhere, one at a time.
  */
 #ifndef TMPROF_CORE_SAMPLE_RING_H
 #define TMPROF_CORE_SAMPLE_RING_H

@@ -9,8 +9,8 @@
  *   EINVAL  head.size is not the structure's size, a flag is unknown, a reserved field is not zero,
  *           or a value is out of its range;
  *   EFAULT  it, or memory that it points to, cannot be read or written.
- * Where only its answer could not be written, what EPOCH_END, SCAN_RANGE, READ_SAMPLES and
- * READ_REGIONS have done stays done.
+ * If only the answer could not be written, the effects of EPOCH_END, SCAN_RANGE, READ_SAMPLES and
+ * READ_REGIONS remain.
  *
  * open() fails with EPERM without CAP_PERFMON or CAP_SYS_ADMIN or under lockdown, with EUSERS when
  * the module's option max_sessions are open.
@@ -37,7 +37,7 @@ struct tmprof_head {
 	__u32 reserved;
 };
 
-/* What makes evidence; indexes the arrays below. */
+/* The sources of evidence; they index the arrays below. */
 enum tmprof_source {
 	TMPROF_ABIT = 0,
 	TMPROF_SAMPLER = 1,
@@ -50,7 +50,7 @@ enum tmprof_source_mask {
 	TMPROF_MASK_ALL = TMPROF_MASK_ABIT | TMPROF_MASK_SAMPLER,
 };
 
-/* A counter or time that could not be had. Nothing that was counted reaches it. */
+/* A counter or time that could not be had. No real count reaches this value. */
 #define TMPROF_UNKNOWN (~0ULL)
 #define TMPROF_NO_NODE 0xffffU
 #define TMPROF_NO_VPN  (~0ULL) /* beyond every page */
@@ -78,16 +78,16 @@ enum tmprof_features {
 
 /*
  * ADD_TARGET, REMOVE_TARGET, GET_TARGET. A target is one address space: the one that the process
- * executes now, whichever thread or program of it that is. Children are targets of their own, added
+ * executes now, in any of its threads and after any exec. Children are targets of their own, added
  * by the caller.
  *
  * ADD_TARGET errors: ESRCH no such process in the caller's pid namespace, or it has exited, or its
  * start time is another; EINVAL a kernel thread; EEXIST already a target; ENOSPC max_targets;
  * EOVERFLOW the session has given out all identifiers.
- * The others: ENOENT the session has no such target.
+ * The other two calls: ENOENT the session has no such target.
  *
- * A caller that holds a pidfd makes sure that it was that process by checking, after ADD_TARGET,
- * that the pidfd is still alive: until then its pid cannot have been given to another.
+ * A caller that holds a pidfd can make sure that the target is that process. It checks, after
+ * ADD_TARGET, that the pidfd is still alive: a living process keeps its pid.
  */
 struct tmprof_target_request {
 	struct tmprof_head head;
@@ -143,7 +143,7 @@ enum tmprof_gate_mode {
 	TMPROF_GATE_COUNTED = 2, /* on while the period's count is above the threshold */
 };
 
-/* What opens one source's gate. */
+/* The rule that opens one source's gate. */
 struct tmprof_gate {
 	__u32 mode;		   /* enum tmprof_gate_mode */
 	__u32 threshold_permille;  /* COUNTED: of the largest count so far, 0 to 1000 */
@@ -151,14 +151,14 @@ struct tmprof_gate {
 				    * TLB misses for accessed bits. Others: zero */
 };
 
-/* What the driver's own scan looks at. */
+/* The pages that the driver's own scan looks at. */
 enum tmprof_abit_mode {
 	TMPROF_ABIT_FULL = 0,	 /* every page: test, save, clear; into the page counters */
 	TMPROF_ABIT_REGIONS = 1, /* one page of each region at a time (Daptrace); for READ_REGIONS
 				  */
 };
 
-/* Of ABIT_REGIONS; in a user-space scanner over SCAN_RANGE they mean the same. */
+/* Parameters of ABIT_REGIONS. They mean the same in a user-space scanner over SCAN_RANGE. */
 struct tmprof_region_params {
 	__u64 monitoring_ns;  /* between two checks of a region */
 	__u64 aggregation_ns; /* between two results */
@@ -177,9 +177,10 @@ struct tmprof_params {
 
 	/* The driver's own periodic scan. */
 	__u64 scan_interval_ns;	  /* FULL: between the starts of two passes of a target */
-	__u64 scan_budget_ns;	  /* of scanning per second, over all targets; a pass that runs out
-				   * goes on where it was, regions wait to be cleared and are read
-				   * in any case. In whole microseconds; 1e9: no limit */
+	__u64 scan_budget_ns;	  /* scanning time per second, over all targets, in whole
+				   * microseconds; 1e9: no limit. A pass that runs out goes on later
+				   * where it was. Regions wait to be cleared, and are read in any
+				   * case */
 	__u32 scan_chunk_entries; /* page-table entries looked at in one hold of the mmap lock, or
 				   * fewer when another task wants the CPU */
 	__u32 flush_policy;	  /* enum tmprof_flush_policy; REGIONS: NEVER */
@@ -303,11 +304,11 @@ enum tmprof_leaf_flags {
 
 /*
  * SCAN_RANGE: reads, and may clear, the accessed bits of `pages` base pages from `start_vpn` of one
- * target; independent of CONTROL and of the page counters. Bitmaps are of `pages` bits rounded up
- * to whole __u64, bit i of word i / 64 being page start_vpn + i; a null pointer: not wanted. Pages
- * of huge leaves have the bit of their leaf. Not present are: unmapped and swapped pages, the zero
- * page, device memory. `select` picks a huge leaf if it has a bit for any of its pages in the
- * range; the leaf's one bit also stands for those of its pages that lie outside.
+ * target. It is independent of CONTROL and of the page counters. Bitmaps are of `pages` bits
+ * rounded up to whole __u64, bit i of word i / 64 being page start_vpn + i; a null pointer: not
+ * wanted. Pages of huge leaves have the bit of their leaf. Not present are: unmapped and swapped
+ * pages, the zero page, device memory. `select` picks a huge leaf if it has a bit for any of its
+ * pages in the range; the leaf's one bit also stands for those of its pages that lie outside.
  *
  * Errors: ENOENT no such target; ESRCH it has no address space any more; EAGAIN; EINTR a fatal
  * signal came in, bits may have been cleared; ENOSPC more huge leaves than leaf_capacity: out
@@ -348,8 +349,8 @@ struct tmprof_sample {
 	__u64 time_ns;
 	__u64 ip;
 	__u64 address;
-	/* Where the PMU did not say, of what was mapped there when the sample was taken up, some
-	 * 10 ms later. TMPROF_UNKNOWN: nothing was, or the sample did not count. */
+	/* Physical address. If the PMU did not give it, the one mapped when the sample was taken
+	 * up, some 10 ms later. TMPROF_UNKNOWN: nothing was mapped, or the sample did not count. */
 	__u64 physical_address;
 	__u64 data_source; /* union perf_mem_data_src, with the TLB's state; 0: not told */
 	__u32 pid;	   /* in the initial pid namespace */
@@ -371,16 +372,16 @@ struct tmprof_read_samples {
 };
 
 /*
- * One region of one target, as an aggregation found it. An aggregation's records follow one another
- * in the log, ascend and do not overlap; they cover the address space without its two largest gaps,
+ * One region of one target, as found by an aggregation. An aggregation's records follow one another
+ * in the log, ascend and do not overlap. They cover the address space without its two largest gaps,
  * holes inside included.
  */
 struct tmprof_region_record {
 	__u64 start_vpn;
 	__u64 end_vpn;
 	__u64 time_ns; /* end of the aggregation; the same in all of its records */
-	/* CPU time of the target, between clears and reads, before the page's first access: half of
-	 * it where one was found; times the pages under one entry. */
+	/* CPU time of the target, between clears and reads, before the page's first access, times
+	 * the pages under one entry. An interval with a first access counts half. */
 	__u64 at_risk_ns;
 	__u64 frame; /* physical, of one of its pages, now, or of the huge page
 		      * that it is in; TMPROF_UNKNOWN: it was not present */
@@ -442,8 +443,8 @@ struct tmprof_stats {
 	__u64 samples_not_demand;     /* prefetch, fetch */
 	__u64 samples_unknown_source; /* memory may have served them or not: not counted */
 	__u64 samples_unmapped;	      /* no page there by the time they were folded; counted, too */
-	/* By the time they were folded a writer held the mmap lock, or the process had exited. They
-	 * count for the base page, its node unknown, also where a huge page is mapped. */
+	/* Samples folded while a writer held the mmap lock, or after the process had exited. They
+	 * count for the base page, its node unknown, even if a huge page is mapped. */
 	__u64 samples_unresolved;
 	__u64 samples_ring_full; /* lost by the driver */
 	__u64 samples_throttled; /* times that perf held the event back until the next tick */
@@ -481,10 +482,10 @@ struct tmprof_stats {
 };
 
 /*
- * LOCK_HOLDS: how long the session held its targets' mmap locks, since it was opened: how many
- * holds ended in each bucket, stats.mmap_lock_holds in all. With q = hold in ns / 64, bucket b
- * below 4 has q = b; from 4 on each power of two has four: b = 4 * (e - 1) + (q >> (e - 2)) % 4,
- * where 2^e is the largest power of two in q. The last one also has what is longer than 2^31 ns.
+ * LOCK_HOLDS: histogram of the times that the session held its targets' mmap locks, since it was
+ * opened. The buckets sum to stats.mmap_lock_holds. With q = hold in ns / 64, bucket b below 4 has
+ * q = b; from 4 on each power of two has four: b = 4 * (e - 1) + (q >> (e - 2)) % 4, where 2^e is
+ * the largest power of two in q. The last bucket also has holds longer than 2^31 ns.
  * driver/core/hold_buckets.h computes both ways.
  */
 #define TMPROF_HOLD_BUCKETS 96
@@ -497,7 +498,7 @@ struct tmprof_lock_holds {
 
 #define TMPROF_IOC_MAGIC 0xD7
 
-/* From 0x40: 1 and 2 would be met by FIBMAP and FIGETBSZ. */
+/* Numbers start at 0x40: 1 and 2 would collide with FIBMAP and FIGETBSZ. */
 #define TMPROF_IOC_INFO		 _IOWR(TMPROF_IOC_MAGIC, 0x40, struct tmprof_info)
 #define TMPROF_IOC_ADD_TARGET	 _IOWR(TMPROF_IOC_MAGIC, 0x41, struct tmprof_target_request)
 #define TMPROF_IOC_REMOVE_TARGET _IOWR(TMPROF_IOC_MAGIC, 0x42, struct tmprof_target_request)
