@@ -10,21 +10,22 @@ import re
 # messages from what programs write to the console, which may also leave a line open before one.
 TIME = re.compile(r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ")
 
-# Matched at the start of a message, so that "sh[7]: segfault" or a program named in a message is not
-# taken for the kernel's own complaint. A stack dump alone is none: fault injection prints one for
-# each failure that it was asked for.
+# The patterns match at the start of a message. Thus "sh[7]: segfault", or a program named in a
+# message, is not taken for the kernel's own complaint. A stack dump alone is no complaint: fault
+# injection prints one for each failure that it was asked for.
 FATAL = re.compile(
     r"Kernel panic - not syncing"                                # kernel/panic.c
     r"|Oops: |BUG: unable to handle |BUG: kernel NULL pointer "  # arch/x86/mm/fault.c
     r"|general protection fault, |invalid opcode: |double fault: |kernel BUG at ")
-# The kernel holds the local APIC's timer against its own ticks unless the ACPI timer has vouched for it
-# (arch/x86/kernel/apic/apic.c, calibrate_APIC_clock()). On a busy host the two may disagree; then there
-# are no high-resolution timers, and what sleeps on one CPU may not wake while the other is busy.
+# The kernel holds the local APIC's timer against its own ticks unless the ACPI timer has vouched
+# for it (arch/x86/kernel/apic/apic.c, calibrate_APIC_clock()). On a busy host the two may disagree.
+# Then there are no high-resolution timers, and a task that sleeps on one CPU may not wake while the
+# other is busy.
 #
-# A breakpoint that nobody knows of: QEMU 7.2 translates code on one CPU while another one writes to it, and may
-# keep what was there before, if only for a moment. The kernel patches itself by way of breakpoints
-# (arch/x86/kernel/alternative.c, text_poke_bp_batch()), as when it finds its clock unstable on a busy host, and dies
-# of one that it had removed.
+# An unknown breakpoint: QEMU 7.2 translates code on one CPU while another CPU writes to it, and may
+# keep the old code for a moment. The kernel patches itself by way of breakpoints
+# (arch/x86/kernel/alternative.c, text_poke_bp_batch()), for example when it finds its clock
+# unstable on a busy host. It then dies of a breakpoint that it had removed.
 UNFIT = re.compile(r"APIC timer disabled due to verification failure|(?:Oops: )?int3: ")
 COMPLAINT = re.compile(
     r"WARNING: |BUG: "       # WARN(), lockdep, RCU; BUG: KASAN, sleeping in atomic, page state, …
@@ -61,7 +62,7 @@ def message_of(line: str) -> str | None:
 
 
 def judge(message: str) -> Kind | None:
-    """What a message says of the kernel."""
+    """The kind of a kernel message."""
     if UNFIT.match(message):
         return Kind.UNFIT
     if FATAL.match(message):
@@ -101,7 +102,7 @@ class Watch:
         return list(self._recent)
 
     def report(self) -> list[str]:
-        """From the first finding on: the kernel's account of it."""
+        """The lines from the first finding on: the kernel's account of it."""
         return list(self._after_first)
 
     def _judge(self, text: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can keep a machine from being had. Each message names the object and what to do."""
+"""Reasons why a machine cannot be had. Each message names the object and what to do."""
 
 
 class Refused(Exception):

@@ -85,7 +85,7 @@ class Archive:
 
 
 def module_file(folder: pathlib.Path, name: str) -> pathlib.Path | None:
-    """Where Debian put a module, if it did not build it in."""
+    """The file of a module in a Debian kernel; None: it is built in."""
     found = [*folder.glob(f"kernel/**/{name}.ko"), *folder.glob(f"kernel/**/{name}.ko.xz")]
     return found[0] if found else None
 

@@ -24,7 +24,7 @@ DEBUG = "debug"
 NAMES = (*SUITES, DEBUG)
 
 ROOT_PACKAGES = ("linux-image-amd64", "linux-headers-amd64")
-# Which dependencies of those belong to the kernel rather than to a system that would run it.
+# Names of the packages that belong to the kernel, not to a system that would run it.
 KERNEL_PACKAGE = re.compile(r"linux-(image|headers|kbuild)-[0-9]")
 
 
@@ -76,7 +76,8 @@ def becoming(home: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def kernel_dependencies(record: str) -> list[str]:
-    """Of a package's record, the dependencies that are parts of the kernel; first alternatives."""
+    """The dependencies in a package's record that are parts of the kernel; first alternatives only.
+    """
     found = []
     for line in record.splitlines():
         if line.startswith("Depends:"):

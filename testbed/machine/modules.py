@@ -8,7 +8,7 @@ from machine.errors import Refused
 from machine.kernels import Kernel, locked
 
 BUILD = pathlib.Path(__file__).resolve().parents[2] / "tools" / "build_module"
-# Of each module: its own sources and what they include.
+# The folders of each module: its own sources and those that they include.
 FOLDERS = {"tmprof": ("driver",), "vpmu": ("testbed/vpmu", "testbed/tiersim/format")}
 
 

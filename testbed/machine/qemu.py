@@ -30,7 +30,7 @@ class Qemu:
 
 
 def version_in(said: str) -> tuple[int, int] | None:
-    """Of what --version says."""
+    """Reads the version from the output of --version."""
     match = VERSION.search(said)
     return (int(match.group(1)), int(match.group(2))) if match else None
 

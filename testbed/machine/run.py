@@ -32,8 +32,8 @@ KERNEL_ARGUMENTS = " ".join((
     "watchdog_thresh=30", "rcupdate.rcu_cpu_stall_timeout=63",
     # A CPU that is stuck for twice that time seldom comes free, and the time limit may be far off.
     "softlockup_panic=1"))
-# What a hanging kernel is asked: SysRq w lists the blocked tasks, l each CPU's stack. Ctrl-A b is a
-# serial break to QEMU's multiplexer; a key that comes right after it is a SysRq
+# Keys that question a hanging kernel: SysRq w lists the blocked tasks, l each CPU's stack. Ctrl-A b
+# is a serial break to QEMU's multiplexer; a key that comes right after it is a SysRq
 # (drivers/tty/serial/serial_core.c). A second break would overtake the first key: they take turns.
 QUESTIONS = (b"\x01bw", b"\x01bl")
 READ_BYTES = 1 << 16
@@ -44,15 +44,15 @@ ICOUNT_ARGUMENTS = ("-icount", "shift=0,sleep=off", "-seed", "1", "-rtc", "clock
 
 @dataclasses.dataclass(frozen=True)
 class Patience:
-    """How long a machine may take. limit_s: from power-on to COMMAND's end. last_words_s: for a dying
-    kernel to print the rest. answer_s: for a hanging one to answer each question."""
+    """Limits of a machine's time. limit_s: from power-on to COMMAND's end. last_words_s: for a
+    dying kernel to print the rest. answer_s: for a hanging one to answer each question."""
     limit_s: float
     last_words_s: float = 5
     answer_s: float = 2
 
 
 class End(enum.Enum):
-    """How the machine ended, whatever COMMAND's status."""
+    """The way in which the machine ended, whatever COMMAND's status."""
     FINISHED = "finished"      # COMMAND came to its end
     STOPPED = "stopped"        # the machine ended before COMMAND did
     FATAL = "fatal"            # oops or panic
@@ -83,7 +83,8 @@ class MarkedStream:
         self.ended = False
 
     def feed(self, data: bytes) -> bytes:
-        """What of the stream is now known to stand before the mark."""
+        """Takes data and returns the part of the stream that is now known to stand before the mark.
+        """
         if self.ended:
             return b""
         data = self._held + data
@@ -98,7 +99,7 @@ class MarkedStream:
         return data[:len(data) - keep]
 
     def rest(self) -> bytes:
-        """What was held back as the possible start of a mark that never came."""
+        """The bytes held back as the possible start of a mark that never came."""
         held, self._held = self._held, b""
         return held
 

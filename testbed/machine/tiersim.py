@@ -9,14 +9,14 @@ from machine import topology
 from machine.errors import Refused
 
 PLUGIN = "tiersim.so"
-# As in testbed/tiersim/format/shared_page.h.
+# The size of the shared memory; testbed/tiersim/format/shared_page.h has it, too.
 SHARED_BYTES = 4 << 20
 # The plugin checks what they are.
 PLUGIN_OPTIONS = ("clock", "dtlb_entries", "dtlb_policy", "dtlb_ways", "l1_kib", "latencies_ns", "line_bytes",
                   "llc_kib", "llc_policy", "llc_ways", "prefetch_lines", "ring_samples", "walk_ns")
 EPOCH = "epoch_ms"
 NAMES = tuple(sorted((*PLUGIN_OPTIONS, EPOCH)))
-# Of transparent huge pages, as the kernel's argument transparent_hugepage= has them.
+# The values of the kernel's argument transparent_hugepage=.
 THP_MODES = ("never", "madvise", "always")
 DIGITS = re.compile(r"[1-9][0-9]*")
 
@@ -29,7 +29,7 @@ class Options:
 
     @property
     def charges(self) -> bool:
-        """Whether latencies are charged to the guest's clock, which takes icount."""
+        """True if latencies are charged to the guest's clock, which takes icount."""
         return self.plugin.get("clock", "charge") == "charge"
 
 
@@ -55,7 +55,7 @@ def parse(text: str) -> Options:
 
 
 def thp_mode(asked: str, kernel_arguments: str) -> str:
-    """What the kernel makes of both: the last that it knows has the last word."""
+    """The mode that the kernel takes from both: of the words that it knows, the last one wins."""
     for word in kernel_arguments.split():
         name, _, value = word.partition("=")
         if name == "transparent_hugepage" and value in THP_MODES:
@@ -64,7 +64,7 @@ def thp_mode(asked: str, kernel_arguments: str) -> str:
 
 
 def latencies_ns(layout: topology.Topology, cpus: int) -> str:
-    """Of each CPU, in order, to each node, as the plugin takes them: "80:250/120:250"."""
+    """Latencies from each CPU, in order, to each node, in the plugin's format: "80:250/120:250"."""
     rows: dict[int, str] = {}
     for initiator, owned in enumerate(topology.cpus_of_nodes(layout, cpus)):
         row = ":".join(str(access.latency_ns) for access in layout.accesses

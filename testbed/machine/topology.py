@@ -34,7 +34,7 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class Access:
-    """What HMAT says of the CPUs of one node that use the memory of another."""
+    """HMAT's figures for the CPUs of one node that use the memory of another."""
     initiator: int
     target: int
     latency_ns: int
@@ -191,8 +191,8 @@ def scaled(topology: Topology, memory_mib: int) -> Topology:
 
 
 def cpus_of_nodes(topology: Topology, cpus: int) -> list[range]:
-    """Whose CPUs are whose: shared out evenly and in order, since each node with CPUs is a socket and
-    QEMU's sockets are alike."""
+    """The node of each CPU. CPUs are shared out evenly and in order, since each node with CPUs is a
+    socket and QEMU's sockets are alike."""
     owners = [index for index, node in enumerate(topology.nodes) if node.has_cpus]
     each = cpus // len(owners)
     if cpus % len(owners) or not each:

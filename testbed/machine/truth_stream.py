@@ -36,14 +36,14 @@ SUMS = ("loads", "stores", "LLC misses", "dTLB misses")
 
 @dataclasses.dataclass
 class Window:
-    """What a process did in the whole epochs of some time. misses: of the LLC, by the node of the frame; None: of
-    frames that are on no known node."""
+    """Accesses of a process in the whole epochs of some time. misses: of the LLC, by the node of
+    the frame; None: frames on no known node."""
     seconds: float = 0
     accesses: int = 0
     misses: dict[int | None, int] = dataclasses.field(default_factory=dict)
 
     def share(self, node: int | None) -> float:
-        """Of the misses, 0 where there are none of any node."""
+        """Share of the node in the misses; 0 if no node has any."""
         return self.misses.get(node, 0) / max(1, sum(self.misses.values()))
 
 
@@ -152,7 +152,7 @@ class _Stream:
             elif kind == FINISH:
                 self._finish(record)
                 return
-            # Of any other kind: a later version's, which the format has readers pass over.
+            # The record is of a later version's kind: the format tells readers to skip it.
             self._at += length
         raise self.refused("no last record: it is cut short")
 
@@ -180,9 +180,9 @@ def _add(window: Window, epoch: _Epoch, stream: _Stream, pid: int) -> None:
 
 
 def window(file: pathlib.Path, pid: int, start_s: float, end_s: float) -> Window:
-    """Of the process's accesses in the epochs that lie within [start_s, end_s) of the guest's time. Raises Refused
-    where they are not all there: a stream that is damaged or cut, accesses that were lost or epochs that are
-    missing, or a process that was not traced."""
+    """Sums up the process's accesses in the epochs within [start_s, end_s) of the guest's time.
+    Raises Refused unless all are there: for a damaged or cut stream, lost accesses, missing epochs,
+    or a process that was not traced."""
     found = Window()
     within: list[_Epoch] = []
     with open(file, "rb") as opened:

@@ -342,7 +342,7 @@ static uint64_t start_time_ticks(void) {
   return ticks;
 }
 
-/* What QEMU was told to run is after its own options, which all take a value here. */
+/* The program follows QEMU's own options, which all take a value here. */
 static size_t guest_arguments(char* text, size_t bytes) {
   size_t at = strlen(text) + 1;
   while (at < bytes && text[at] == '-') {
@@ -1356,7 +1356,7 @@ static void after_fork_in_parent(void) {
   pthread_mutex_unlock(&tracer.lock);
 }
 
-/* What was counted before is the parent's. */
+/* The counts made so far are the parent's. */
 static void forget_counts(void) {
   for (struct arena* arena = tracer.arenas; arena; arena = arena->next_arena) {
     memset(arena->recent, 0, sizeof(arena->recent));
@@ -1519,8 +1519,8 @@ static bool append_escaped(char* to, size_t size, const char* text) {
   return !*text;
 }
 
-/* Whether the dynamic loader reads it. -E takes several variables, separated by commas: one with a
- * comma in its value stays QEMU's, too. */
+/* True if the dynamic loader reads the variable. -E takes several variables, separated by commas: a
+ * variable with a comma in its value stays QEMU's, too. */
 static bool is_loaders(const char* variable) {
   return !strncmp(variable, "LD_", 3) && strchr(variable, '=') && !strchr(variable, ',');
 }

@@ -67,7 +67,7 @@ typedef void (*qemu_plugin_vcpu_syscall_cb_t)(qemu_plugin_id_t id, unsigned int 
 typedef void (*qemu_plugin_vcpu_syscall_ret_cb_t)(qemu_plugin_id_t id, unsigned int vcpu_index,
                                                   int64_t num, int64_t ret);
 
-/* What a plugin exports: its API version, and its entry, which returns 0 or refuses. */
+/* Exports of a plugin: its API version, and its entry, which returns 0 or refuses. */
 extern QEMU_PLUGIN_EXPORT int qemu_plugin_version;
 QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc,
                                            char** argv);
@@ -180,7 +180,8 @@ typedef struct qemu_plugin_gbytearray {
   unsigned int len;
 } qemu_plugin_gbytearray;
 
-/* Of qemu_plugin_reg_descriptor; the caller frees it with g_array_free(). From vcpu_init on. */
+/* Array of qemu_plugin_reg_descriptor; the caller frees it with g_array_free(). Valid from
+ * vcpu_init on. */
 qemu_plugin_garray* qemu_plugin_get_registers(void);
 /* Appends the value, in the target's byte order; returns its bytes, or -1. */
 int qemu_plugin_read_register(struct qemu_plugin_register* handle, qemu_plugin_gbytearray* buf);

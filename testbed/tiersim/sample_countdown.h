@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* When a sampling event is due. */
+/* Countdown to the next event to sample. */
 #ifndef TMPROF_TESTBED_TIERSIM_SAMPLE_COUNTDOWN_H
 #define TMPROF_TESTBED_TIERSIM_SAMPLE_COUNTDOWN_H
 
@@ -21,7 +21,7 @@ static inline uint64_t tiersim_next_random(struct tiersim_random* random) {
   return random->state;
 }
 
-/* From a sample to the next: `period` on average, at least 1. period: at least 16. */
+/* Events from a sample to the next: `period` on average, at least 1. period: at least 16. */
 static inline uint64_t tiersim_next_interval(struct tiersim_random* random, uint64_t period) {
   const uint64_t jitter = tiersim_next_random(random) >> (64 - TIERSIM_JITTER_BITS);
   const uint64_t half = 1ull << (TIERSIM_JITTER_BITS - 1);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A lock in memory that several processes share, each of which may be killed or stopped while it
- * holds it. It guards what any order of changes leaves usable, as a set of a cache's tags, and is
- * held for less than a microsecond. Whoever has waited for longer than its patience takes it. If
- * its holder runs after all, several change the set at a time: tags may get lost or stand there
- * twice, each of which costs or saves one miss.
+ * A lock in memory that several processes share. Each process may be killed or stopped while it
+ * holds the lock. The lock guards data that any order of changes leaves usable, as a set of a
+ * cache's tags, and is held for less than a microsecond. A process that has waited for longer than
+ * its patience takes it. If the holder runs after all, several change the set at a time. Tags may
+ * then get lost or stand there twice, each of which costs or saves one miss.
  */
 #ifndef TMPROF_TESTBED_TIERSIM_SET_LOCK_H
 #define TMPROF_TESTBED_TIERSIM_SET_LOCK_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A stream prefetcher: once two accesses in a row went to the next line of a page, in the same
- * direction, the lines ahead are to be fetched; never beyond the page, as hardware has it (Intel 64
- * and IA-32 Architectures Optimization Reference Manual, "Data Prefetching"). One for each vCPU.
+ * A stream prefetcher, one for each vCPU. Once two accesses in a row went to the next line of a
+ * page, in the same direction, the lines ahead are to be fetched. It never goes beyond the page, as
+ * in hardware (Intel 64 and IA-32 Architectures Optimization Reference Manual, "Data Prefetching").
  */
 #ifndef TMPROF_TESTBED_TIERSIM_STREAM_PREFETCHER_H
 #define TMPROF_TESTBED_TIERSIM_STREAM_PREFETCHER_H
@@ -25,8 +25,9 @@ struct tiersim_prefetcher {
 };
 
 /*
- * What an access to `address`, one that missed L1, has fetched: `ahead` lines from *first on, *step
- * apart; returns how many of them lie in the page, 0 for none. line_shift: log2 of a line's bytes.
+ * The lines that an access to `address`, one that missed L1, has fetched: `ahead` lines from *first
+ * on, *step apart. Returns how many of them lie in the page, 0 for none. line_shift: log2 of a
+ * line's bytes.
  */
 static inline uint32_t tiersim_prefetch(struct tiersim_prefetcher* prefetcher, uint64_t address,
                                         uint32_t line_shift, uint32_t ahead, uint64_t* first,

@@ -4,10 +4,10 @@
  * memory and the exact truth about every page. vpmu, in the guest's kernel, tells it by shared
  * memory what to trace (format/shared_page.h); the truth goes to a file (format/truth_stream.h).
  *
- * What it sees are the data accesses of user-mode code in traced address spaces. Each passes an L1
- * of virtual lines, direct-mapped; only what misses it is looked up in dTLB and LLC. That makes it
- * fast, and counts in L1 become exact page counts when a line is settled: on eviction, on any
- * flush, at an epoch's end.
+ * It sees the data accesses of user-mode code in traced address spaces. Each access passes an L1 of
+ * virtual lines, direct-mapped; only misses are looked up in dTLB and LLC. That makes it fast, and
+ * counts in L1 become exact page counts when a line is settled: on eviction, on any flush, at an
+ * epoch's end.
  *
  * Threads: each vCPU's thread owns its `struct vcpu` and its part of the shared memory. `llc_lock`
  * guards the LLC, if there is more than one vCPU; `truth_lock` what goes to the file; `blocks_lock`
@@ -135,7 +135,7 @@ struct vcpu {
   struct qemu_plugin_register* cr3_register;
 } __attribute__((aligned(64)));
 
-/* Where a block's instructions are, for the sample that falls into it. */
+/* Addresses of a block's instructions, for the sample that falls into it. */
 struct block {
   struct block* next;
   uint32_t count;
@@ -341,7 +341,7 @@ static void count_event(struct vcpu* vcpu, enum tiersim_event event,
   }
 }
 
-/* Takes note of the instructions since the last time. What was due is left at 0. */
+/* Takes note of the instructions since the last time. Events that were due are left at 0. */
 static void take_instructions(unsigned int index, struct vcpu* vcpu) {
   const uint64_t elapsed = *countdown_of(index) - vcpu->base;
   vcpu->base += elapsed;
@@ -390,7 +390,7 @@ static void on_due(unsigned int index, void* data) {
   start_countdown(index, vcpu);
 }
 
-/* Whether the access is by an instruction of the block before the chosen one. Once their addresses
+/* True if the access is by an instruction of the block before the chosen one. Once their addresses
  * no longer ascend, the block was left and entered again: the chosen one accessed nothing. */
 static bool comes_before_chosen(struct vcpu* vcpu, uint32_t slot, uint64_t pc, bool store) {
   const uint64_t last_pc = vcpu->chosen[slot].last_pc;
@@ -402,8 +402,9 @@ static bool comes_before_chosen(struct vcpu* vcpu, uint32_t slot, uint64_t pc, b
   return pc >= vcpu->chosen[slot].block && pc < vcpu->chosen[slot].pc && ascends;
 }
 
-/* With each access while slots have chosen an instruction: those whose it is get their sample, and
- * those whose instruction has passed without an access get one without an address. */
+/* Call with each access while slots have chosen an instruction. A slot gets its sample from an
+ * access by its instruction. If its instruction has passed without an access, it gets one without
+ * an address. */
 static void sample_chosen(struct vcpu* vcpu, struct tiersim_sample* sample) {
   for (uint32_t i = 0; i < TIERSIM_SLOTS; ++i) {
     if (!(vcpu->armed & 1u << i)) continue;

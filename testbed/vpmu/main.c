@@ -50,8 +50,8 @@ struct tracepoint *vpmu_tracepoint(const char *name)
 	return search.found;
 }
 
-/* Where the nodes' memory lies is what the kernel made of ACPI's SRAT. Nodes do not overlap: each
- * is one stretch of addresses in a machine of QEMU's, holes aside. */
+/* Tells tiersim the addresses of the nodes' memory, which the kernel read from ACPI's SRAT. Nodes
+ * do not overlap: each is one stretch of addresses in a machine of QEMU's, holes aside. */
 static int tell_nodes(void)
 {
 	int node;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The PMU `vibs_op`: an event counts, or takes a sample each Nth time, what attr.config names (enum
- * tiersim_event). A period is a multiple of 16, as IBS' is (AMD APM vol. 2, 13.3: IbsOpMaxCnt has
- * no low 4 bits).
+ * tiersim_event). A period is a multiple of 16, as in IBS (AMD APM vol. 2, 13.3: IbsOpMaxCnt has no
+ * low 4 bits).
  *
  * Samples wait in their CPU's ring. They are delivered as if by an interrupt: from a timer, when
  * their event stops, and before another task is switched to, so that `current` is who made them. A
  * sample of another process than the current one is dropped and counted: the ring cannot hold one
  * unless the process left its address space by exec.
  *
- * What is lost on the way is counted where perf counts what found its own ring full, so that
- * whoever reads the event is told (perf_event_open(2), PERF_FORMAT_LOST). Records of it in the
- * event's ring are not for modules to write.
+ * Lost samples are added to perf's count of samples that found its ring full, so that readers of
+ * the event learn of them (perf_event_open(2), PERF_FORMAT_LOST). Modules cannot write records of
+ * losses into the event's ring.
  *
  * All of this runs with interrupts off on the CPU that it is about.
  */
@@ -55,7 +55,7 @@ static struct tiersim_cpu *own_side(void)
 	return &vpmu_shared->cpu[smp_processor_id()];
 }
 
-/* So that tiersim can say when its samples are from. */
+/* Tells tiersim the time, from which it dates its samples. */
 static void tell_time(void)
 {
 	own_side()->now_ns = ktime_get_mono_fast_ns();
@@ -112,7 +112,8 @@ static void deliver(struct perf_event *event, const struct tiersim_sample *sampl
 		data.data_src.val = data_source_of(sample);
 		data.sample_flags |= PERF_SAMPLE_DATA_SRC;
 	}
-	/* Else the core would look the address up in whatever address space is the current one. */
+	/* Without a physical address, the core would look the address up in the current address
+	 * space. */
 	if (event->attr.sample_type & PERF_SAMPLE_PHYS_ADDR) {
 		data.phys_addr = sample->physical_address;
 		data.sample_flags |= PERF_SAMPLE_PHYS_ADDR;
@@ -323,7 +324,7 @@ static int vibs_event_init(struct perf_event *event)
 		return -EOPNOTSUPP;
 	if (event->attr.config >= TIERSIM_EVENTS)
 		return -EINVAL;
-	/* There is nothing but user mode to see. */
+	/* Only user mode is visible. */
 	if (event->attr.exclude_user)
 		return -EINVAL;
 	if (is_sampling_event(event) && !event->attr.freq &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which address spaces tiersim traces, and when an epoch ends.
+ * Chooses the address spaces that tiersim traces, and ends epochs.
  *
  * A process is traced from when its number is written to debugfs vpmu/trace; its children and what
  * it executes follow. Each address space is an entry of the shared table. Its mm is held until the
@@ -37,7 +37,7 @@ static unsigned int epoch_ms = 1000;
 module_param(epoch_ms, uint, 0444);
 MODULE_PARM_DESC(epoch_ms, "length of an epoch of the truth");
 
-/* What /proc/PID/stat counts in (include/asm-generic/param.h). */
+/* Unit of the times in /proc/PID/stat (include/asm-generic/param.h). */
 #define NS_PER_TICK (NSEC_PER_SEC / USER_HZ)
 
 static DEFINE_SPINLOCK(spaces);
@@ -226,7 +226,7 @@ static int trace_process(pid_t number)
 		wake_up(&first_target);
 	}
 	mutex_unlock(&epochs);
-	/* Where it runs now, CR3 may stay as it is for long. */
+	/* A CPU that runs the process now may keep its CR3 for long, so each rings its doorbell. */
 	on_each_cpu(ring_doorbell, NULL, 1);
 	mmput(mm);
 put:
@@ -234,7 +234,7 @@ put:
 	return error;
 }
 
-/* What it accesses and what comes from it from here on is in no truth. */
+/* No truth holds the later accesses of the process and of its new children. */
 static int stop_tracing(pid_t number)
 {
 	struct tiersim_space *space;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later OR Apache-2.0 */
 /*
- * Whether user-mode QEMU can run a program in our name, and how: it loads ELF files itself, knows
- * no scripts, and gives nobody another user's rights. Of the exact tracer's two sides: the one that
- * starts a program, and the plugin that follows its exec(2)s. C and C++.
+ * Tells if and how user-mode QEMU can run a program in our name. It loads ELF files itself, knows
+ * no scripts, and gives nobody another user's rights. Both sides of the exact tracer use it: the
+ * one that starts a program, and the plugin that follows its exec(2)s. C and C++.
  */
 #ifndef TMPROF_TESTBED_TIERSIM_FORMAT_GUEST_PROGRAM_H
 #define TMPROF_TESTBED_TIERSIM_FORMAT_GUEST_PROGRAM_H
@@ -22,7 +22,7 @@ enum tmprof_guest_verdict {
   TMPROF_GUEST_OTHER_RIGHTS,  /* set-user-ID or set-group-ID, or not for us to read */
 };
 
-/* What the kernel reads of a file to tell what it is (BINPRM_BUF_SIZE, linux/binfmts.h). */
+/* Bytes of a file that the kernel reads to tell its format (BINPRM_BUF_SIZE, linux/binfmts.h). */
 enum { TMPROF_GUEST_HEAD_BYTES = 256 };
 
 /* A program, and what comes before its own arguments where it is run by an interpreter. */

@@ -29,8 +29,8 @@
 #define TIERSIM_SLOTS 4         /* sampling events that a CPU has room for at a time */
 #define TIERSIM_RING_SAMPLES 4096
 
-/* What can be counted, and sampled each Nth time; attr.config of vpmu's events. Of traced
- * address spaces only. */
+/* Events of traced address spaces that can be counted, and sampled each Nth time; attr.config of
+ * vpmu's events. */
 enum tiersim_event {
   TIERSIM_OPS, /* instructions of user mode */
   TIERSIM_LLC_MISSES,
@@ -71,22 +71,22 @@ struct tiersim_sample {
 
 /* A sampling event of one CPU. */
 struct tiersim_slot {
-  /* By the guest. */
+  /* Written by the guest. */
   __u32 event;      /* enum tiersim_event */
   __u32 generation; /* changes with whatever else changes here */
   __u64 period;     /* 0: none */
   __u64 first;      /* events until the first sample; 1 to period */
-  /* By tiersim; `left` is up to date after a doorbell. */
+  /* Written by tiersim; `left` is up to date after a doorbell. */
   __u64 left; /* events until the next sample */
   __u64 lost; /* samples, ever, that found the ring full */
 };
 
 struct tiersim_cpu {
   struct tiersim_slot slots[TIERSIM_SLOTS];
-  /* By tiersim; OPS are up to date after a doorbell, the others always. */
+  /* Written by tiersim; OPS are up to date after a doorbell, the others always. */
   __u64 counters[TIERSIM_EVENTS];
   __u64 head; /* samples ever put into the ring */
-  /* By the guest. */
+  /* Written by the guest. */
   __u64 tail;   /* samples ever taken out */
   __u64 now_ns; /* CLOCK_MONOTONIC, shortly before a doorbell */
 };
@@ -117,15 +117,15 @@ struct tiersim_space {
 };
 
 struct tiersim_shared {
-  /* By tiersim, before the guest starts. */
+  /* Written by tiersim, before the guest starts. */
   __u64 magic;
   __u32 version;
-  /* By tiersim, at a doorbell. */
+  /* Written by tiersim, at a doorbell. */
   __u32 write_error;    /* errno of the first write that failed, 0 none */
   __u64 epochs_written; /* to the truth stream */
   __u64 charged_ns;     /* latencies and page walks so far */
 
-  /* By the guest. */
+  /* Written by the guest. */
   __u64 fold;           /* each vCPU hands its counts over when this has changed */
   __u64 close;          /* when this has changed, the counts handed over are written as an epoch */
   __u64 epoch_start_ns; /* CLOCK_MONOTONIC */

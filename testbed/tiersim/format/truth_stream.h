@@ -118,8 +118,8 @@ enum {
   TMPROF_TRUTH_PAGE_KNOWS_NODE = 1u << 1,
 };
 
-/* What the open epoch adds to one page. An access that crosses into the next page counts once, for
- * the page of its first byte. A read-modify-write is one load and one store. */
+/* Counts that the open epoch adds to one page. An access that crosses into the next page counts
+ * once, for the page of its first byte. A read-modify-write is one load and one store. */
 struct tmprof_truth_page {
   uint64_t vpn; /* virtual address >> 12 */
   uint64_t pfn; /* physical address >> 12 */
