@@ -22,7 +22,7 @@ add_custom_target(sanitized_tests)
 # Skips a test that measures time, with a reason, if the host does other work.
 set(quiet_host ${PROJECT_SOURCE_DIR}/tools/quiet_host.py)
 
-# What a program ends with that cannot run here.
+# Exit status of a program that cannot run here.
 set(skipped_status 119)
 
 # tmprof_test(NAME SOURCES … [LINK …] [RUNS …] [INPUTS …] [LABELS …] [ISOLATED] [OPTIMISED] [QUIET] [SHARDS N]): the

@@ -18,7 +18,7 @@ class Complaint {
   void Settle() { standing_ = false; }
   bool standing() const { return standing_; }
 
-  // Of the epoch that ends now; empty: there was nothing to complain of.
+  // The complaint of the epoch that ends now; empty: there was none.
   std::string TakeEpoch() {
     std::string text = text_;
     if (!standing_) text_.clear();

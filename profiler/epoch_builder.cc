@@ -114,7 +114,7 @@ Contribution CutFront(Contribution& region, PageCount pages) {
   return front;
 }
 
-// Whether `sample` tells of one page what the region's looks at random pages do not.
+// True if `sample` tells about one page more than the region's looks at random pages do.
 bool Parts(const Contribution& sample, const Contribution& region) {
   return region.region && !sample.region && sample.record.looks == 0 &&
          sample.record.span == PageCount(1) && !sample.record.accesses;
@@ -218,7 +218,7 @@ EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources) {
         Contribution before = CutFront(joined, sampled.vpn - joined.record.key.vpn);
         deliver(before);
       }
-      // What is left may be that page itself.
+      // The rest of the region may begin with that page itself.
       Contribution page = CutFront(joined, PageCount(1));
       while (i < contributions.size() && contributions[i].record.key == sampled)
         Join(page, contributions[i++]);

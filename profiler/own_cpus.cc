@@ -11,7 +11,8 @@
 namespace tmprof {
 namespace {
 
-// Of more CPUs than this nothing is known, and all stay in use.
+// The CPUs of this process. On a machine with more than CPU_SETSIZE CPUs the set is empty, and all
+// stay in use.
 std::set<CpuId> AllowedCpus() {
   cpu_set_t allowed;
   std::set<CpuId> cpus;

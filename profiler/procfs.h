@@ -32,13 +32,14 @@ struct ProcessInstance {
 
 struct ListedProcess {
   Pid pid;
-  // Of its folder in /proc: made with the first look into it and gone with the process, so that
-  // another process of the same number has another (fs/proc/base.c, proc_pid_make_inode()). The
-  // kernel may also forget and make a new one; so it tells only that a process is the same.
+  // Inode of the process's folder in /proc. It is made with the first look into the folder and gone
+  // with the process, so another process of the same number has another (fs/proc/base.c,
+  // proc_pid_make_inode()). The kernel may also forget the inode and make a new one. Equal inodes
+  // therefore prove the same process; different ones prove nothing.
   std::uint64_t inode = 0;
 };
 
-// From /proc/PID/stat (proc(5)).
+// Fields of /proc/PID/stat (proc(5)).
 struct ProcessStat {
   Pid parent;
   Pid session;       // the process that heads it: its own number if it does
@@ -85,7 +86,7 @@ class ProcFs {
   std::vector<Tid> Threads(Pid pid) const;
   // comm; nullopt for a thread that does not exist (any more).
   std::optional<std::string> ThreadName(Pid pid, Tid thread) const;
-  // Where its threads are running now. Of a process with many threads, some are asked.
+  // The CPUs on which its threads are running now. In a process with many threads, some are asked.
   std::set<CpuId> CpusInUse(Pid pid) const;
   // Direct children, ascending.
   std::vector<Pid> Children(Pid pid) const;

@@ -165,7 +165,7 @@ void Recorder::BeginEpoch(MonotonicTime now) {
 Result<Recorder::StopReason> Recorder::Run(
     const std::function<Status(const EpochProfile&)>& on_epoch) {
   if (auto status = Attach(); !status) return Fail(status.error());
-  // What was seen and used before the first epoch belongs to none.
+  // Records and CPU time from before the first epoch belong to no epoch.
   RetireDropped();
   (void)environment_.targets.EndEpoch();
   const MonotonicTime start = environment_.clock.Now();
@@ -190,7 +190,7 @@ Result<Recorder::StopReason> Recorder::Run(
     if (environment_.gate && now >= next_gate) {
       const bool period_over = now >= gate_period_end;
       const bool came_on = ConsultGate(period_over ? GateLook::kPeriod : GateLook::kWhatIsOff);
-      // What has come on is judged by a whole period.
+      // A source that has come on is judged by a whole period.
       if (period_over || came_on) gate_period_end = now + options_.gate_period;
       const bool all_on = verdict_.references_active && verdict_.samples_active;
       next_gate = all_on || !verdict_.may_come_on_early

@@ -52,7 +52,7 @@ struct AccessRecord {
   std::optional<NodeId> node;
 };
 
-// What one source delivers for one epoch. Records in any order; a key may repeat (counts add up).
+// One source's delivery for one epoch. Records in any order; a key may repeat (counts add up).
 struct SourceEpoch {
   SourceStatus status;
   std::vector<ReferenceRecord> references;
@@ -101,8 +101,8 @@ class Source {
   // Everything since the last call; status counts are for that time only.
   virtual SourceEpoch TakeEpoch() = 0;
 
-  // What other sources sampled in the epoch that ends, for one that looks closer where memory is
-  // known to be accessed.
+  // Shows the source the samples of other sources in the epoch that ends. A source may look closer
+  // at memory that is known to be accessed.
   virtual void SeeSamples(const std::vector<SampleRecord>& samples) { (void)samples; }
 
   // A share in [0, 1] of recent target CPU time that went into memory stalls, where the source can

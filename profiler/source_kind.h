@@ -29,19 +29,19 @@ inline constexpr SourceKind kIbsSource{"ibs", "AMD IBS (accesses beyond the LLC)
                                        SourceRole::kSamples, false, SampleSubject::kMemory};
 inline constexpr SourceKind kPebsSource{"pebs", "Intel PEBS (accesses beyond the LLC)",
                                         SourceRole::kSamples, false, SampleSubject::kMemory};
-// Of the testbed's virtual machine.
+// The source of the testbed's virtual machine.
 inline constexpr SourceKind kVirtualPmuSource{"vibs", "virtual PMU (accesses beyond the LLC)",
                                               SourceRole::kSamples, false, SampleSubject::kMemory};
 inline constexpr SourceKind kClockSource{"clock", "clock (memory-stall time)", SourceRole::kSamples,
                                          true, SampleSubject::kTime};
-// Of a program that it starts itself, and alone: it is no part of `auto`.
+// Runs alone, on a program that it starts itself: it is no part of `auto`.
 inline constexpr SourceKind kExactSource{"exact", "exact accesses under user-mode QEMU",
                                          SourceRole::kTruth, false};
-// Of the testbed's virtual machine; never opened by a recording.
+// Truth of the testbed's virtual machine; never opened by a recording.
 inline constexpr SourceKind kTiersimSource{"tiersim", "exact accesses in a virtual machine",
                                            SourceRole::kTruth, false};
 
-// By role, the best first.
+// All kinds, grouped by role, the best first.
 inline constexpr std::array kSourceKinds{kDriverSource, kAbitBpfSource,    kIbsSource,
                                          kPebsSource,   kVirtualPmuSource, kClockSource,
                                          kExactSource};

@@ -141,7 +141,7 @@ bool TargetFinder::Judge(Known& process, MonotonicTime now) const {
   const auto used = cpu_time_of_(process.instance.pid);
   if (!used) return true;
   const bool judged = process.cpu_share.Add(now, *used);
-  // What has not run has got no memory.
+  // A process that has not run has got no memory.
   if (judged && process.cpu_share.share() > 0) {
     const Result<ProcessStat> stat = procfs_.Stat(process.instance.pid);
     const bool is_gone = stat ? stat->start_time_ticks != process.instance.start_time_ticks

@@ -58,7 +58,7 @@ class TargetFinder {
   TargetFinder(const ProcFs& procfs, CpuTimeOf cpu_time_of, TargetRules rules,
                std::optional<Pid> observer);
 
-  // Of the rules' numbers, those that no process had.
+  // The process numbers in the rules that no process had.
   const std::vector<Pid>& missing() const { return missing_; }
 
   // To be called once a second.
@@ -82,7 +82,7 @@ class TargetFinder {
     CpuShareMeter cpu_share;
   };
 
-  // Whether it still is there.
+  // False: the process is gone.
   bool Examine(Known& process) const;
   bool Judge(Known& process, MonotonicTime now) const;
   static void TakeState(Known& process, const ProcessStat& stat);
@@ -91,7 +91,7 @@ class TargetFinder {
   // Returns the index in `known_`; nullopt: no other process is of the parent's family.
   std::optional<std::size_t> ParentInFamily(const Known& process) const;
   void Schedule(Known& process) const;
-  // Where nothing matches, but not all could be read, the reason.
+  // True if a rule matches. If none does, but not all could be read: the reason.
   Result<bool> Matches(const Known& process, const std::string& command) const;
   Result<bool> MatchesCommand(Pid pid, const std::string& command) const;
   Result<bool> MatchesExecutable(Pid pid) const;

@@ -11,7 +11,7 @@
 namespace tmprof {
 namespace {
 
-// Of mappings that seem to be the same.
+// Time after which mappings that look unchanged are read again.
 constexpr std::chrono::seconds kReadAgainAfter{1};
 
 }  // namespace
@@ -165,7 +165,7 @@ bool TargetTracker::Update(Process& process) const {
 void TargetTracker::UpdateIfDue(Process& process, MonotonicTime now) const {
   const std::optional<ProcessStat> stat = Observe(process);
   if (!stat) return;
-  // What a program begins to use of what it had reserved makes pages resident.
+  // A program that begins to use reserved memory makes pages resident.
   const auto& read = process.mappings_read;
   if (read && now - read->time < kReadAgainAfter && stat->mapped == read->mapped &&
       stat->resident == read->resident && stat->name == read->name) {

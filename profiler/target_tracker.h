@@ -25,7 +25,8 @@ class TargetTracker {
  public:
   struct Options {
     bool follow_children = true;
-    // Of descendants; the others always are tracked. nullopt: so is every descendant.
+    // Filter of descendants; other processes are always tracked. nullopt: every descendant is
+    // tracked, too.
     std::optional<ProcessFilter> filter = ProcessFilter{};
     // The strict mode: at most this many targets, those that use most CPU. One that has a place
     // keeps it, unless another uses over 1.25 times as much: what sources know of it would be lost.
@@ -39,17 +40,17 @@ class TargetTracker {
 
   TargetTracker(const ProcFs& procfs, CpuTimeOf cpu_time_of, Options options);
 
-  // From now on. Which processes it has found stays known, and so do their ids.
+  // Applies the options from now on. Processes found so far stay known, and so do their ids.
   void Configure(const Options& options);
 
   // Names a process. Fails with ESRCH where there is none, with EPERM/EACCES where its memory map
   // may not be read, and for a kernel thread, which has no memory of its own.
   Status AddNamed(Pid pid);
 
-  // What was found (TargetFinder), ascending, is tracked from now on, and what only the call before
-  // had no longer is; its id stays its own, should it come back. Returns why processes cannot be
-  // tracked, once for each: their memory maps may not be read. They are tried again at each call.
-  // One that is gone is no error.
+  // Tracks the processes `found` (by TargetFinder, ascending) from now on. Processes that only the
+  // call before had are dropped; each keeps its id, should it come back. Returns why processes
+  // cannot be tracked, once for each: their memory maps may not be read. Each call tries them
+  // again. A process that is gone is no error.
   std::vector<Error> Follow(std::span<const ProcessInstance> found);
 
   // Looks for new children, drops dead ones, re-reads mappings: how often is a matter of how short
@@ -62,8 +63,8 @@ class TargetTracker {
 
   // The live processes that are named or found or pass the filter, ascending by id.
   const std::vector<TrackedProcess>& tracked() const { return tracked_; }
-  // Of the tracked processes, as of the last refresh, as the kernel counts them: pages that several
-  // share count for each.
+  // Resident pages of the tracked processes, as of the last refresh. Pages that several share count
+  // for each, as in the kernel.
   PageCount resident() const;
   // How many more would be tracked without Options::max_targets.
   std::size_t left_out() const { return left_out_; }

@@ -57,7 +57,7 @@ def room_of(path: str) -> str | None:
 
 
 def included_path(file_path: str, included: str) -> str:
-    """From the root of the tree, however it is spelt."""
+    """The path from the root of the tree, however it is spelt."""
     if included.startswith("."):
         included = posixpath.join(posixpath.dirname(file_path), included)
     return posixpath.normpath(included)

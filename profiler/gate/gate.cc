@@ -116,7 +116,8 @@ Result<NamedEvent> SampleGateEvent(PerfApi& api, const EventEncoder& encode) {
 }
 
 RoleDecision Gate::DecideByRate(Role& role, std::optional<std::uint64_t> rate) {
-  // Of what is off the count begins anew at each look, so that a period has its last part only.
+  // The count of a role that is off begins anew at each look, so a period's count has its last part
+  // only.
   const auto decide = role.last.active ? tmprof_gate_decide : tmprof_gate_decide_part;
   const tmprof_gate_decision decision =
       decide(role.state, rate.has_value(), rate.value_or(0), TMPROF_GATE_THRESHOLD_PERMILLE);

@@ -95,7 +95,7 @@ class Gate {
   Role references_;
 };
 
-// What doctor says: one entry for the LLC counter, one for the dTLB counter.
+// Probes for doctor: one entry for the LLC counter, one for the dTLB counter.
 std::vector<Probe> ProbeGate(PerfApi& api, const EventEncoder& encode = EncodeWithPfm);
 
 }  // namespace tmprof

@@ -79,9 +79,9 @@ struct Slice {
   std::uint64_t samples;
 };
 
-// What a slice with one sample takes beyond one without; the slice after it is counted in, as it
-// still refills caches. Slices of one run are milliseconds apart at most, so the drift of a shared
-// machine cancels; empty where no sample stands alone.
+// Extra time of each slice with one sample over slices without one. The slice after it is counted
+// in, as it still refills caches. Slices of one run are milliseconds apart at most, so the drift of
+// a shared machine cancels. Empty if no sample stands alone.
 std::vector<nanoseconds> CostsOf(const std::vector<Slice>& slices) {
   std::vector<nanoseconds> undisturbed;
   for (std::size_t i = 1; i < slices.size(); ++i)

@@ -35,9 +35,8 @@ class ClockSampler final : public PerfSampler {
   // A smaller share gets this rate; a period must fit into 63 bits of nanoseconds.
   static constexpr double kMinRateHz = 1e-6;
 
-  // What the stall share looks back on: the gate decides every 100 ms, and holds its decision
-  // against the noise of less. Of a few samples it looks back further: 16 tell a share to 12 % at
-  // worst.
+  // Window of the stall share. The gate decides every 100 ms and needs less noise than 100 ms give.
+  // With few samples the window reaches further back: 16 samples tell a share to 12 % at worst.
   static constexpr std::chrono::seconds kStallWindow{1};
   static constexpr double kEnoughForStall = 16;
 
@@ -97,7 +96,7 @@ class ClockSampler final : public PerfSampler {
   double recent_waits_ = 0;
 };
 
-// What doctor says of clock sampling on this machine.
+// Probe for doctor: clock sampling on this machine.
 Probe ProbeClock(PerfApi& api);
 
 }  // namespace tmprof

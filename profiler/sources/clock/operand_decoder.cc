@@ -197,7 +197,7 @@ std::vector<Predecessor> FindPredecessors(std::span<const std::uint8_t> before,
   return found;
 }
 
-// Whether a direct branch within the bytes lands in (after, until].
+// True if a direct branch within the bytes lands in (after, until].
 bool BranchLandsIn(std::span<const std::uint8_t> code, std::uint64_t address, std::uint64_t after,
                    std::uint64_t until) {
   for (std::size_t at = 0; at < code.size();) {

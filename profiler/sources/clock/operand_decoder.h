@@ -28,7 +28,7 @@ inline constexpr std::size_t kOperandOutcomes = 8;
 // "address", "no_operand", "clobbered", …
 const char* Name(OperandOutcome outcome);
 
-// Whether an instruction with a memory operand held up the program, address known or not.
+// True if an instruction with a memory operand held up the program, address known or not.
 constexpr bool WaitsForMemory(OperandOutcome outcome) {
   return outcome == OperandOutcome::kAddress || outcome == OperandOutcome::kClobbered ||
          outcome == OperandOutcome::kVectorIndex || outcome == OperandOutcome::kThreadLocal;

@@ -193,7 +193,7 @@ void DriverRegionEngine::Drain() {
       aggregation_.push_back(record);
       if (aggregation_.size() == record.regions) Take(aggregation_);
     }
-    // What nobody has read is taken to hold as much as what was.
+    // Records lost unread are assumed to hold as many looks, on average, as those read.
     const std::uint64_t overwritten =
         request.overwritten - std::exchange(overwritten_, request.overwritten);
     lost_ += records_read_ == 0 ? overwritten : overwritten * looks_read_ / records_read_;
@@ -251,9 +251,9 @@ void DriverRegionEngine::Deliver(Target& target) {
   target.observations = 0;
 }
 
-// Of what is kept for regions: by the driver, its log and a page frame for each, and their array
-// and the times of clears of each target (driver/region_scan.c); and here, what has been taken of
-// them.
+// Memory for regions, in bytes. The driver keeps its log and a page frame for each record, and each
+// target's array and times of clears (driver/region_scan.c). This process keeps the evidence taken
+// from them.
 std::uint64_t DriverRegionEngine::RegionBytes() const {
   const std::uint32_t capacity = tmprof_regions_capacity(options_.regions.max_regions);
   std::uint64_t bytes = kLogRecords * sizeof(tmprof_region_record) +

@@ -39,7 +39,7 @@ class DriverRegionEngine final : public abit::Engine {
   struct Target {
     TrackedProcess process;
     Session::Target held;
-    // What is known of its memory is of this one; unset: of whichever comes first.
+    // The address space that the knowledge of its memory belongs to; unset: the first one to come.
     std::optional<std::uint32_t> address_space;
     bool mappings_stale = false;
     std::uint64_t observations = 0;  // in `seen`

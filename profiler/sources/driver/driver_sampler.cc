@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kSamplesPerRead = 1024;
 
-// As perf_event_open(2) names it, for the driver. `flags` are those of the use.
+// The driver's form of an event of perf_event_open(2). `flags` are those of the use.
 tmprof_event EventOf(const perf_event_attr& attr, std::uint32_t flags) {
   tmprof_event event{};
   event.type = attr.type;
@@ -39,7 +39,7 @@ Error NotSampled(const NamedEvent& event, int system_error) {
   return Refused("have the driver sample", event.name, system_error, advice);
 }
 
-// Whether it is about the one process: it has gone, or there are too many.
+// True if the error concerns this one process: it has gone, or there are too many.
 bool OfTheTarget(int error) {
   return error == ESRCH || error == EEXIST || error == ENOSPC || error == EINVAL || error == ENOMEM;
 }
@@ -224,14 +224,14 @@ Status DriverSampler::Take(Counter& counter, SourceEpoch& epoch, EpochSum& sum) 
   sum.throttled += now.samples_throttled - before.samples_throttled;
   sum.cpus_failed += now.cpus_failed - before.cpus_failed;
 
-  // What they had counted has been read.
+  // The counts of the leaving targets have been read.
   for (const Session::Target& target : counter.leaving) counter.named.erase(target.id());
   counter.leaving.clear();
   for (const auto& [id, target] : counter.targets) counter.named.insert_or_assign(target.id(), id);
   return {};
 }
 
-// Of the first event's session: all of them count the same.
+// The gate's note, from the first event's session: all sessions count the same.
 std::string DriverSampler::GateNote() const {
   if (!gate_) return {};
   const tmprof_stats& stats = counters_.front().last;

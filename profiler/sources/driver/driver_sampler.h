@@ -27,8 +27,8 @@ namespace tmprof::driver {
 // target, not from its fork. A session of the driver's samples one event, so there is one for each.
 class DriverSampler final : public Source {
  public:
-  // What switches the sampler in the driver: on while the event was counted more often in the last
-  // period than a fifth of the most often.
+  // The event that switches the sampler in the driver. The sampler is on while the count of the
+  // last period is above a fifth of the largest count so far.
   struct Gate {
     NamedEvent event;
     std::chrono::nanoseconds period = std::chrono::milliseconds(100);
@@ -74,7 +74,7 @@ class DriverSampler final : public Source {
   Complaint unfollowed_;
 };
 
-// What doctor says of it; `setup` is what FindSamplingHardware() has found.
+// Probe for doctor; `setup` is the result of FindSamplingHardware().
 Probe ProbeDriverSampler(const Places& places, const Result<HardwareSetup>& setup);
 
 }  // namespace tmprof::driver

@@ -12,7 +12,7 @@
 
 namespace tmprof::driver {
 
-// Where to look; tests give a directory tree and a device of their own.
+// Places to look at; tests give a directory tree and a device of their own.
 struct Places {
   std::filesystem::path root = "/";  // above sys, proc and lib
   std::string kernel_release;        // as uname -r

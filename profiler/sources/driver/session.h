@@ -36,7 +36,7 @@ class Session {
                              std::uint64_t start_time_ticks);
 
  private:
-  // By what names a process for good.
+  // The permanent name of a process.
   using ProcessKey = std::pair<Pid, std::uint64_t>;
   struct Held {
     std::uint32_t id = 0;

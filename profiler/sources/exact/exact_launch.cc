@@ -41,7 +41,7 @@ constexpr std::uint64_t kMostLlcBytes = std::uint64_t{1} << 39;
 // Each thread of the program has one, and an eighth of its size in tags.
 constexpr std::uint64_t kMostL2Bytes = std::uint64_t{64} << 20;
 
-// What execvp(3) would find. The error has errno's reason.
+// The file that execvp(3) would find. The error has errno's reason.
 Result<std::filesystem::path> OnPath(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
   const char* path = std::getenv("PATH");
@@ -71,7 +71,7 @@ std::string Escaped(std::string_view text) {
   return escaped;
 }
 
-// What a trial of QEMU printed and how it ended.
+// Output and end of a trial run of QEMU.
 struct Trial {
   int status = 0;  // wait status
   std::string output;

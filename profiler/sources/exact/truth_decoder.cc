@@ -22,7 +22,8 @@ static_assert(std::endian::native == std::endian::little, "structs are read as t
 constexpr std::uint64_t kVpnEnd = std::uint64_t{1} << (64 - kBasePageShift);
 constexpr std::uint64_t kMostNanoseconds = std::numeric_limits<std::int64_t>::max();
 
-// What a record has of `T`; what an older or shorter one lacks is 0. `least` bytes it must have.
+// Reads as much of `T` as the record has; fields that an older or shorter record lacks are 0. False
+// if it has fewer than `least` bytes.
 template <typename T>
 bool Read(std::span<const char> from, T& to, std::size_t least = sizeof(T)) {
   if (from.size() < least) return false;

@@ -33,7 +33,7 @@ void AddCount(std::optional<std::uint64_t>& sum, std::optional<std::uint64_t> mo
   }
 }
 
-// What one of them does not know is unknown of both.
+// A count that one of the two lacks is unknown for both.
 void AddDetails(std::vector<NamedCount>& sums, const std::vector<NamedCount>& more) {
   std::vector<NamedCount> known;
   for (const NamedCount& sum : sums) {

@@ -45,7 +45,7 @@ class TruthServer {
   // All that has been sent, whoever may still be connected.
   std::vector<EpochProfile> TakeRest();
 
-  // Whether a process may send more: one that is connected, or about to be anew, as after exec(2).
+  // True if a process may send more: it is connected, or about to be anew, as after exec(2).
   bool MayHearMore() const { return !connections_.empty() || !closed_.empty(); }
   bool AnyEverConnected() const { return accepted_ > 0; }
 

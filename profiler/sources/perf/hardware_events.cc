@@ -21,7 +21,7 @@ namespace {
 constexpr std::uint64_t kSampleType =
     PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_DATA_SRC;
 
-// As strtoull(3) with base 0 reads it, octal apart.
+// Reads a number like strtoull(3) with base 0, but without octal.
 std::optional<std::uint64_t> ParseWord(std::string_view text) {
   const bool hexadecimal = text.starts_with("0x");
   return ParseInteger<std::uint64_t>(text.substr(hexadecimal ? 2 : 0), hexadecimal ? 16 : 10);

@@ -90,7 +90,7 @@ Result<HardwareSetup> FindVirtual(const std::filesystem::path& devices, SampleRa
 Result<HardwareSetup> FindSamplingHardware(const std::filesystem::path& devices,
                                            const EventEncoder& encode, SampleRate rate);
 
-// Where there is a virtual PMU, what it counts: perf::LLC-LOAD-MISSES is its event
+// Uses the events of the virtual PMU if there is one: perf::LLC-LOAD-MISSES is its event
 // llc-load-misses, and so on. All else is left to `otherwise`.
 EventEncoder WithVirtualPmu(const std::filesystem::path& devices, EventEncoder otherwise);
 

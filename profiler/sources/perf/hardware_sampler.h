@@ -50,10 +50,10 @@ class HardwareSampler final : public PerfSampler {
   Counts counts_;
 };
 
-// What doctor says: one entry for IBS, one for PEBS, and one for a virtual PMU that is there.
+// Probes for doctor: one entry for IBS, one for PEBS, and one for a virtual PMU if there is one.
 std::vector<Probe> ProbeHardware(PerfApi& api, const std::filesystem::path& devices = kPmuDevices);
 
-// Of `kind`, a hardware sampler's, what this machine has and the kernel grants.
+// The setup that this machine has, and the kernel grants, for `kind`, a hardware sampler's.
 Result<HardwareSetup> FindHardware(PerfApi& api, const SourceKind& kind, SampleRate rate,
                                    const std::filesystem::path& devices = kPmuDevices);
 

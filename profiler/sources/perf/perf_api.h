@@ -28,7 +28,7 @@ struct RingMemory {
   std::span<const std::byte> data;
 };
 
-// What read(2) gives for PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING.
+// Result of read(2) for PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING.
 struct CounterReading {
   std::uint64_t count = 0;
   std::uint64_t enabled_ns = 0;
@@ -55,8 +55,8 @@ class PerfApi {
   virtual std::expected<RingMemory, int> Map(int fd, std::size_t data_bytes) = 0;
   virtual void Unmap(const RingMemory& ring) = 0;
   virtual std::expected<CounterReading, int> Read(int fd) = 0;
-  // What read(2) gives for PERF_FORMAT_LOST alone: samples of the event, and of those inherited
-  // from it, that found no room, so far.
+  // Result of read(2) for PERF_FORMAT_LOST alone: samples so far, of the event and of those
+  // inherited from it, that found no room.
   virtual std::expected<std::uint64_t, int> ReadLost(int fd) = 0;
 
   virtual std::vector<CpuId> OnlineCpus() = 0;
@@ -109,7 +109,7 @@ Result<UniqueFd> OpenEvent(PerfApi& api, const NamedEvent& event, std::optional<
 // Opens the event on the calling thread, not running, and closes it again.
 Status TryOnSelf(PerfApi& api, NamedEvent event);
 
-// What to do about `system_error` from perf_event_open(2) for this event.
+// Advice on `system_error` from perf_event_open(2) for this event.
 std::string OpenAdvice(PerfApi& api, int system_error);
 
 }  // namespace tmprof

@@ -24,8 +24,8 @@ Status PerfSampler::SetTargets(const std::vector<TrackedProcess>& targets) {
     unfollowed_.Settle();
     return {};
   }
-  // What is followed stays useful. Where nothing is, the first targets show that there is no
-  // source; later ones, as a daemon's, are refused for themselves.
+  // Targets that are followed stay useful. If none is, the first targets show that the source does
+  // not work; later targets, as a daemon's, are refused one by one.
   if (!events_.HasEvents() && !accepted_targets_) return followed;
   unfollowed_.Raise(followed.error().Message());
   return {};

@@ -46,7 +46,7 @@ class PerfSampler : public Source {
   virtual void HandleSample(const PerfSample& sample) = 0;
   virtual void HandleCodeChange(const PerfCodeChange& /*change*/) {}
   virtual void HandleExit(const PerfExit& /*exit*/) {}
-  // Nothing was recorded for some time, changes of code included.
+  // Tells that no record was made for some time; changes of code were missed, too.
   virtual void HandleGap() {}
   // Fills in what was counted since the last call: observations, details, and a note if there is
   // something to say.

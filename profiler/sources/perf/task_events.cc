@@ -179,7 +179,7 @@ Status TaskEvents::Follow(const std::vector<Pid>& wanted, const Visit& visit) {
       for (const Counter& counter : family->counters) (void)api_->Disable(counter.fd.get());
     }
   }
-  // What has nothing open is attached anew if it is still wanted at the next call.
+  // A family without open events is attached anew if it is still wanted at the next call.
   std::erase_if(families_, [&](Family& family) {
     const bool is_wanted =
         std::ranges::any_of(wanted, [&](Pid process) { return family.members.contains(process); });
