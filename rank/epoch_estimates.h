@@ -15,10 +15,10 @@
 
 namespace tmprof {
 
-// Every row of the whole trace has an estimate in every epoch by RankModel::kRate, whether its
-// pages were looked at in the epoch or not: that of the step around it (StepEstimates), shared out
-// by the CPU time of its target. An epoch has its own counts by kSum and by exact sources, and is a
-// step of its own.
+// By RankModel::kRate every row of the whole trace has an estimate in every epoch, even if its
+// pages were not looked at in the epoch. It is that of the step around the epoch (StepEstimates),
+// shared out by the CPU time of its target. By kSum and by exact sources an epoch has its own
+// counts, and is a step of its own.
 class EpochEstimates {
  public:
   // `ranker` has absorbed all epochs; it must stay.

@@ -32,8 +32,8 @@ struct HitRates {
   PageCount pages;    // pages that these hit rates cover
   PageCount unknown;  // the part of these that is unknown
   // The best placement's hit rate, read off the fitted distribution of rates: no page needs to be
-  // known. nullopt: no accessed bit was read, no program used CPU time, or, of accesses to memory,
-  // too few were sampled.
+  // known. nullopt: no accessed bit was read, no program used CPU time, or too few accesses to
+  // memory were sampled for hit rates of these.
   std::optional<HitRate> oracle;
   // The hit rate of the pages that this evidence ranks best; nullopt for the reasons of `oracle`.
   std::optional<HitRate> attainable;

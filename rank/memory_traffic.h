@@ -49,7 +49,7 @@ class SampleScale {
   bool is_mixed_ = false;
   bool has_samples_of_time_ = false;
   SamplePairs pairs_;      // of all epochs, the latest of which count most
-  CountedMisses counted_;  // likewise
+  CountedMisses counted_;  // of all epochs, the latest of which count most
 };
 
 class MemoryTraffic {

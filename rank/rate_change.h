@@ -20,9 +20,10 @@ struct SuspectedChanges {
   std::vector<float> chance;  // probability that the rate was drawn anew; parallel to `since`
 };
 
-// Keeps, for each span, two accounts of it: its rate has lasted, and all evidence is of it; or it
-// was drawn anew at some time, and only what was seen since is. Accessed bits alone speak for
-// either. Learns from them, too, how long the rates of a target last.
+// Keeps two hypotheses for each span. The older one is that its rate has lasted, and all evidence
+// belongs to it. The newer one is that the rate was drawn anew at some time, and only later
+// evidence belongs to it. Accessed bits alone decide between the two. They also teach how long the
+// rates of a target last.
 class RateChanges {
  public:
   // Evidence weighs as much as the chance that its target's rates have lasted since. That of a
@@ -30,12 +31,12 @@ class RateChanges {
   // nobody tells which targets are there.
   Keeps KeepsAfter(const Ages& ages, bool lists_targets) const;
 
-  // `older`: all evidence so far, which now weighs `keeps` beside `newer`; `joined`: both (Join),
-  // and the next call's `older`. `ages`: how much older `older` is at the end of `newer`. The
-  // longer a span was not probed, the likelier is it that its rate has not lasted since. If the
-  // older account is of fewer bits than all, its bits take the place of all in `joined`; spans that
-  // are not in it as they were are no suspects any more. If `forgets_gone`, evidence of spans that
-  // were not seen for much longer than others of their target wait for a probe is taken out.
+  // `older` is all evidence up to now, which weighs `keeps` beside `newer`. `joined` is both
+  // (Join), and the next call's `older`. `ages`: how much older `older` is at the end of `newer`.
+  // The longer a span was not probed, the less likely its rate has lasted. If the older hypothesis
+  // has only some of the bits, these replace all bits in `joined`. Spans that are not in it as they
+  // were are no longer suspected. If `forgets_gone`, evidence is removed for spans that were unseen
+  // for much longer than others of their target wait for a probe.
   void Absorb(const EvidenceTable& older, const Keeps& keeps, const EvidenceTable& newer,
               const Ages& ages, EvidenceTable& joined, bool forgets_gone = false);
 

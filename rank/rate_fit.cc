@@ -56,7 +56,7 @@ constexpr double kExponentPriorSd = 0.5;
 constexpr double kExponentStep = 0.05;
 constexpr double kUselessExponent = 0.2;
 // If bits were read, samples are not believed to show rates faster than this times what the bits
-// can resolve: an exponent below 1 that was learned from few samples would extrapolate them by
+// can resolve. An exponent below 1 that was learned from few samples would extrapolate them by
 // orders of magnitude.
 constexpr double kBeyondBits = 16;
 

@@ -16,8 +16,8 @@
 namespace tmprof {
 namespace {
 
-// The persistence is learned from so many spans, evenly spaced: enough to tell two candidates that
-// differ by a factor of two, few enough to try all of them in some 50 ms.
+// The persistence is learned from this many spans, evenly spaced. They are enough to tell two
+// candidates that differ by a factor of two, and few enough to try all of them in some 50 ms.
 constexpr std::size_t kSpansToLearnFrom = 4096;
 
 // A step of a span is at least so likely at each rate. Below e^-30 of the best a fit takes a rate

@@ -21,7 +21,7 @@ constexpr double kModelError = 0.02;
 // measured.
 constexpr double kBeyondLimit = 16;
 // Rates that all fast tries find, and rates above this one, may be so many times what they are
-// taken for: on recorded programs tries at 4 us found a quarter of what they should
+// taken for. On recorded programs tries at 4 us found a quarter of what they should
 // (docs/recording.md).
 constexpr double kBelievedOfTries = 40'000;
 constexpr double kBeyondFastLimit = 4;
