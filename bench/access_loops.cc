@@ -50,7 +50,7 @@ void Stream(std::uint64_t* words, std::uint64_t mask, std::uint64_t accesses) {
   }
 }
 
-// Of the whole process: of an emulator or a tool that the loop runs in, too.
+// CPU time of the whole process: also of an emulator or a tool that the loop runs in.
 double CpuSeconds() {
   timespec used{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);

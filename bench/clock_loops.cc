@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What clock sampling sees of each kind of access, and what it costs the target and the reader.
+// Measures the view that clock sampling has of each kind of access, and its cost to the target and
+// the reader.
 //
-// Usage: clock_loops [MIB [PAIRS [OVERHEAD]]]
-// For each loop: PAIRS pairs of windows of the target's CPU time, without and with the sampler, in
-// alternating order. Prints the share of user samples with an address, the share of those inside
-// the buffer, the median loss of throughput, the cost of one sample that follows from it, and the
-// reader's CPU time per sample.
+// Usage: clock_loops [MIB [PAIRS [OVERHEAD]]] For each loop: PAIRS pairs of windows of the target's
+// CPU time, without and with the sampler, in alternating order. Prints the share of user samples
+// with an address, the share of those inside the buffer, the median loss of throughput, the cost of
+// one sample that follows from it, and the reader's CPU time per sample.
 
 #include <fmt/format.h>
 #include <signal.h>

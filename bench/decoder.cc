@@ -18,7 +18,7 @@ extern const std::uint8_t etext;  // end(3)
 
 namespace {
 
-// From an instruction boundary inside the code, as the decoders need no more than that.
+// Code that starts at an instruction boundary, as the decoders need no more than that.
 std::span<const std::uint8_t> Code() {
   const auto* start = reinterpret_cast<const std::uint8_t*>(&Code);
   constexpr std::ptrdiff_t kMaxBytes = 256 * 1024;

@@ -283,7 +283,7 @@ class DriverScan {
     return epoch;
   }
 
-  // Of the epoch that ended last, as many as are unread.
+  // Unread records of the epoch that ended last.
   std::vector<tmprof_page_record> Records(const tmprof_epoch& epoch) {
     std::vector<tmprof_page_record> records(epoch.records);
     for (std::size_t have = 0; have < records.size();) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a look for targets costs among many processes:
+// Measures the cost of a look for targets among many processes:
 //   build/release/find_targets
 // The argument is how many idle ones it adds to those of the machine (`processes` is all). CPU is
 // time of the one thread that looks; looks are a second apart as far as the finder can tell.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the measuring commands of this folder share: options, processes, windows and output.
+"""Shared parts of this folder's measuring commands: options, processes, windows and output.
 
-A workload runs through the whole measurement; the recorder comes and goes beside it. Both sides of a
-ratio therefore come from one process on one machine within seconds of each other.
+A workload runs through the whole measurement; the recorder comes and goes beside it. Both sides of
+a ratio therefore come from one process on one machine within seconds of each other.
 """
 
 import argparse
@@ -55,7 +55,8 @@ def command(path: str):
 
 @functools.cache
 def commit() -> str:
-    """Of this project's tree, with "-dirty" where it differs; "unknown" outside a repository."""
+    """The commit of this project's tree, with "-dirty" if it differs; "unknown" outside a
+    repository."""
     try:
         found = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"],
                                capture_output=True, text=True, check=False)
@@ -65,7 +66,7 @@ def commit() -> str:
 
 
 def machine() -> dict:
-    """What a figure must be read with."""
+    """The facts that a figure must be read with."""
     cpu_model = "unknown"
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as cpuinfo:
         models = [line.split(":", 1)[1].strip() for line in cpuinfo if line.startswith("model name")]
@@ -91,13 +92,14 @@ class Failed(Exception):
     """The world refused; the message says what."""
 
 
-# Of tmprof record: it recorded, enough or little (docs/recording.md). What is measured says which.
+# Exit statuses of tmprof record that mean it recorded, enough or little (docs/recording.md).
+# The measurement shows which of the two.
 RECORDED = (0, 3)
 
 
 def output(command_: list[str], environment: dict[str, str] | None = None,
            statuses: tuple[int, ...] = (0,)) -> str:
-    """What a program that ends by itself, with one of these statuses, prints on standard output."""
+    """Standard output of a program that ends by itself, with one of these statuses."""
     try:
         done = subprocess.run(command_, capture_output=True, text=True, check=False, env=environment)
     except OSError as error:
@@ -152,7 +154,8 @@ def cpu_s(pid: int) -> float:
 
 
 def target_pid(line: str) -> int:
-    """Of a workload's first line: "gups: PID 7, …", its own or that of the server under its load."""
+    """The PID in a workload's first line: "gups: PID 7, …", its own or that of the server under its
+    load."""
     found = re.match(r"\w+: PID (\d+),", line)
     if not found:
         raise Failed(f"a workload's first line names no PID: {line.rstrip()}")
@@ -230,7 +233,8 @@ def alternate(workload: Workload, build: pathlib.Path, record_arguments: list[st
 
 
 def frame_text(frame: dict) -> str:
-    """Of a stack that tmprof report gives as JSON: the function, else where it is in which file."""
+    """Name of a frame that tmprof report gives as JSON: the function, or else the offset in the
+    file."""
     return frame["function"] or f"{pathlib.Path(frame['module'] or 'nowhere').name}+{frame['offset']:#x}"
 
 
@@ -261,7 +265,8 @@ def cell(value: float | None, form: str = ".3f") -> str:
 
 @dataclasses.dataclass
 class Goal:
-    """What figures are to reach. missed: those that do not, and of what they are. unknown: of what there is none."""
+    """A goal. missed: the figures that miss it, with their subjects. unknown: subjects without a
+    figure."""
     name: str
     missed: list[str]
     unknown: list[str] = dataclasses.field(default_factory=list)
@@ -294,7 +299,8 @@ def show(result: dict, form: str, to_text) -> None:
 
 
 def run_each(cases, one, name_of) -> tuple[list, list[str]]:
-    """What `one` returns for each of the cases, and why those failed that did: one that fails leaves the others. Fails if all do."""
+    """The results of `one` for each of the cases, and the reasons of those that failed: one that
+    fails leaves the others. Fails if all do."""
     done, failed = [], []
     for case in cases:
         try:

@@ -44,8 +44,8 @@ EpochProfile OneTarget() {
   return epoch;
 }
 
-// What the exposure ladder makes of one page: read at these delays after the clear until the first
-// read that finds the bit set, and every one after it.
+// The exposure ladder's record of one page. The page is read at these delays after the clear, until
+// the first read that finds the bit set and at every delay after that.
 PageRecord Exposed(PageKey key, double accesses_per_second, std::mt19937_64& random) {
   constexpr std::array kDelays = {microseconds(250),    microseconds(1000),  microseconds(4000),
                                   microseconds(16000),  microseconds(64000), microseconds(256000),

@@ -12,7 +12,7 @@ struct node {
   unsigned long value;
 };
 
-/* Of this program since it began, and of none that started it; proc(5). */
+/* Peak memory of this program since it began, and of none that started it; proc(5). */
 static long peak_kib(void) {
   char line[256];
   long kib = -1;

@@ -37,12 +37,13 @@ static uint64_t mixed(uint64_t number) {
   return number ^ number >> 31;
 }
 
-/* Of 32 random bits, without a division, which would hide what a search costs. */
+/* A number below `end` from 32 random bits. It avoids a division, which would hide the cost of a
+ * search. */
 static long below(uint64_t random, long end) {
   return (long)((random & UINT32_MAX) * (uint64_t)end >> 32);
 }
 
-/* Of the i-th node: in no order, and each once. */
+/* Key of the i-th node: in no order, and each once. */
 static long key_of(long i, long nodes) {
   return below(mixed(first_key + (uint64_t)i), nodes) * nodes + i;
 }
@@ -52,7 +53,7 @@ static long any_key(long done, long sequence, long nodes) {
   return key_of(below(next_random(), nodes), nodes);
 }
 
-/* Of this process: neighbours take the CPU, too. */
+/* CPU time of this process: neighbours take the CPU, too. */
 static double now_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where tree.c gets its nodes: malloc(3), or the page-protection tracer with PAGE_TRACER. */
+/* Source of tree.c's nodes: malloc(3), or the page-protection tracer with PAGE_TRACER. */
 
 #ifndef TMPROF_BENCH_TREE_H_
 #define TMPROF_BENCH_TREE_H_

@@ -23,9 +23,10 @@ BYTES_PER_KEY = 430
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """What is otherwise than in a plain recording. program, record: more arguments of the program and of tmprof
-    record. alone: there is no recorder, and the trace has nothing but the exact accesses, in epochs of a second.
-    seed: the program's. phases: of a recording, in each of which heat stays where it is; None: it stays for good."""
+    """Differences from a plain recording. program, record: more arguments of the program and of
+    tmprof record. alone: there is no recorder, and the trace has nothing but the exact accesses, in
+    epochs of a second. seed: the program's. phases: of a recording, in each of which heat stays
+    where it is; None: it stays for good."""
     name: str
     program: tuple[str, ...] = ()
     record: tuple[str, ...] = ()
@@ -35,8 +36,8 @@ class Variant:
 
 
 PLAIN = Variant("")
-# As TMP scans (IPDPS 2021): each page's bit is read and cleared once a second. At 1 % of overhead, the default,
-# a page of 64 MiB gets 9 looks in 12 s.
+# TMP's scan (IPDPS 2021): each page's bit is read and cleared once a second. At 1 % of overhead,
+# the default, a page of 64 MiB gets 9 looks in 12 s.
 ONE_LOOK = Variant("one-look", record=("--abit", "plain", "--max-overhead", "10%"))
 
 
@@ -46,7 +47,7 @@ def phase_s(seconds: int, variant: Variant = PLAIN) -> int:
 
 
 def target_name(workload: str) -> str:
-    """What the process is called that is observed."""
+    """Name of the observed process."""
     return "redis-server" if workload == "kv" else workload
 
 
@@ -72,12 +73,12 @@ class Recording:
     workload: str
     rate: int  # a multiple of the sampling rate, of RATES
     trace: pathlib.Path
-    # What tmprof score takes as --truth. None: nobody counted.
+    # Argument of tmprof score --truth. None: nobody counted.
     truth: pathlib.Path | None
 
     @property
     def truth_in_trace(self) -> bool:
-        """Whether the trace itself has the exact accesses, by epoch."""
+        """True if the trace itself has the exact accesses, by epoch."""
         return self.truth == self.trace
 
 
@@ -119,7 +120,7 @@ class Host:
         return Recording(workload, rate, recorder.trace, truth)
 
 
-# As measure.target_pid(), for the guest's shell.
+# measure.target_pid() for the guest's shell.
 TARGET_PID = r"sed -n '1s/.*: PID \([0-9]*\),.*/\1/p'"
 
 

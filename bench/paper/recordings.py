@@ -25,7 +25,7 @@ SOURCES = ("references", "samples", "combined")
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """Of recordings, where nobody asks for another."""
+    """Size of recordings, unless another is asked for."""
     footprint_mib: int
     seconds: int
 
@@ -40,12 +40,12 @@ class Recordings:
         self._scratch = None if options.recordings else tempfile.TemporaryDirectory(
             prefix="tmprof-bench.")
         self._folder = pathlib.Path(self._scratch.name) if self._scratch else options.recordings
-        # Of this project, at which those were made that were asked for.
+        # The commits of this project that made the recordings asked for.
         self.commits: set[str] = set()
 
     @property
     def exact(self) -> bool:
-        """Whether the machine counts every access, by epoch."""
+        """True if the machine counts every access, by epoch."""
         return self._machine.counts_exactly
 
     def __enter__(self) -> "Recordings":
@@ -158,7 +158,7 @@ def sized(asked: argparse.Namespace, own: Size | None = None) -> argparse.Namesp
 
 
 def made_as(options) -> dict:
-    """What a result says of its recordings."""
+    """A result's facts about its recordings."""
     return {"recorded_on": options.machine, "footprint_mib": options.footprint_mib,
             "seconds": options.seconds, **{name: getattr(options, name) for name in OF_VIRTUAL}}
 
@@ -184,7 +184,8 @@ def records(options, recording: machines.Recording):
 
 def scores(options, recording: machines.Recording, ratio: str,
            variant: machines.Variant = machines.PLAIN, by: str = "accesses") -> list[dict]:
-    """Of tmprof score, by rank, at k of this ratio. `variant` is the recording's; `by`: what makes a page hot."""
+    """Scores of tmprof score, by rank, at k of this ratio. `variant` is the recording's; `by`: the
+    kind of heat."""
     phase = (["--truth-phase", f"{machines.phase_s(options.seconds, variant)}s"] if recording.truth_in_trace else [])
     return measure.tmprof_json(options.build, "score", str(recording.trace), "--rank-model",
                                options.rank_model, "--truth", str(recording.truth), *phase,
@@ -192,7 +193,7 @@ def scores(options, recording: machines.Recording, ratio: str,
 
 
 def goals(judged, rows: list[dict]) -> dict:
-    """What a result says of the goals that `judged`, if there is such a function, finds in its rows."""
+    """The goals of a result, which `judged` finds in its rows, if there is such a function."""
     return {"goals": [dataclasses.asdict(goal) for goal in judged(rows)]} if judged else {}
 
 

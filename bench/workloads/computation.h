@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the workloads that compute something share: options, memory, the loop and its reports. They
-// have one thread. Which page is accessed how often follows from their data; some count it by them.
+// Shared parts of the workloads that compute something: options, memory, the loop and its reports.
+// They have one thread. Their data decide how often each page is accessed; some workloads count
+// accesses by their data.
 
 #pragma once
 
@@ -53,7 +54,7 @@ class Computation {
 
   virtual std::string name() const = 0;
   virtual std::string description() const = 0;
-  // What it completes, in the plural; also an option's name.
+  // The unit of work, in the plural; also an option's name.
   virtual std::string unit() const = 0;
   virtual void AddOptions(CLI::App& app) = 0;
 
@@ -67,16 +68,16 @@ class Computation {
   // Goes on for some 10 to 1000 us, and completes at most `most_units`, which is above 0.
   virtual Progress Step(std::uint64_t most_units) = 0;
 
-  // Whether CountUnit() can be called.
+  // True if CountUnit() can be called.
   virtual bool Counts() const { return false; }
   // Completes what is under way, and counts the accesses of one unit by page, of loads and stores
   // of elements as Step() does. All units are alike, or nearly so.
   virtual void CountUnit(PageCounts& counts) { (void)counts; }
 
-  // Of all results so far.
+  // Checksum of all results so far.
   virtual std::uint64_t checksum() const = 0;
 
-  // What it has to say of itself beyond that, as members of a JSON object: `"scale":20`.
+  // Further figures of the workload, as members of a JSON object: `"scale":20`.
   virtual std::string Figures() const = 0;
 };
 

@@ -40,8 +40,8 @@ Vector FaceArea(const std::array<Vector, 8>& corners, const std::array<int, 4>& 
   return Cross(along, across);
 }
 
-// By the divergence theorem, exact for bilinear faces: a third of the sum of each face's middle
-// times its area.
+// The divergence theorem gives the volume, exact for bilinear faces: a third of the sum of each
+// face's middle times its area.
 double Volume(const std::array<Vector, 8>& corners) {
   double volume = 0;
 #pragma GCC unroll 8
@@ -194,7 +194,7 @@ void HexMesh::Motion(std::uint64_t row) {
   }
 }
 
-// What the gas loses in energy is its pressure times what it gained in volume.
+// The gas loses its pressure times its gain in volume as energy.
 void HexMesh::Energies(std::uint64_t row) {
   const std::uint64_t start = row * side_elements_;
   for (std::uint64_t element = start; element < start + side_elements_; ++element) {

@@ -39,11 +39,11 @@ class HexMesh {
   // The accesses of a sweep, by page.
   void Count(PageCounts& counts) const;
 
-  // By node, x fastest. Between sweeps.
+  // Vectors by node, x fastest. Valid between sweeps.
   using Vectors = std::array<std::span<double>, 3>;  // x, y, z
   const Vectors& positions() const { return positions_; }
   const Vectors& velocities() const { return velocities_; }
-  // By element, x fastest.
+  // Values by element, x fastest.
   std::span<const double> energies() const { return energies_; }
   std::span<const double> volumes() const { return volumes_; }
 

@@ -87,10 +87,10 @@ class BreadthFirstSearch {
   // search is complete.
   bool Step(std::uint64_t& accesses);
 
-  // Of a complete search: the accesses that Step() told of, by page.
+  // Adds the accesses of a complete search, as told by Step(), by page.
   void Count(PageCounts& counts) const;
 
-  // Of a complete search: each vertex's parent in the tree, a root being its own.
+  // Each vertex's parent in the tree of a complete search, a root being its own.
   std::span<const std::uint32_t> parents() const { return parents_; }
   // Edges between reached vertices, multiple ones counted each time, loops not.
   std::uint64_t traversed_edges() const { return scanned_ / 2; }

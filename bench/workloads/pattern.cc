@@ -45,7 +45,7 @@ AliasTable::AliasTable(const std::vector<double>& weights) : columns_(weights.si
       low.push_back(donor);
     }
   }
-  // What is left over is full but for rounding, and already stands for itself alone.
+  // The remaining columns are full but for rounding, and already stand for themselves alone.
 }
 
 Shuffle::Shuffle(std::uint64_t count, std::uint64_t seed)

@@ -145,7 +145,7 @@ class Heat {
 
   std::uint64_t spans() const { return spans_; }
 
-  // What Draw needs of a phase, hoisted out of the loop.
+  // The values of a phase that Draw needs, hoisted out of the loop.
   struct Phase {
     std::uint64_t offset_spans;
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the main() of every workload does: options, exit statuses, and output whose loss is noticed.
+// The main() of every workload: options, exit statuses, and output whose loss is noticed.
 
 #pragma once
 

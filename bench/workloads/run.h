@@ -43,7 +43,7 @@ class EndSignals {
 
   // True if one arrived before `until`. Only in the thread that made this.
   bool WaitUntil(Instant until) const;
-  // As if one had arrived. Any thread.
+  // Acts as if a signal had arrived. Any thread.
   void Raise() const;
 
  private:
@@ -59,7 +59,7 @@ class Task {
   // Until it is done or `stop` is requested.
   virtual void Run(Stop& stop) = 0;
 
-  // What was published last; any thread may ask while Run is going on.
+  // The count published last; any thread may ask while Run is going on.
   std::uint64_t published_accesses() const {
     return published_accesses_.load(std::memory_order_relaxed);
   }
@@ -95,7 +95,7 @@ void PrintStart(const std::string& name, std::uint64_t footprint_bytes, std::uin
 // --busy and --idle.
 void AddDutyOptions(CLI::App& app, Duty& duty);
 
-// What is asked of every run whose memory is mapped at its start.
+// Options of every run whose memory is mapped at its start.
 struct RunOptions {
   std::uint64_t footprint_bytes = 0;
   std::chrono::nanoseconds duration{0};
@@ -106,7 +106,7 @@ struct RunOptions {
   bool huge = false;
 
   std::uint64_t page_bytes() const { return huge ? kHugePageBytes : kBasePageBytes; }
-  // From now on, after the warm-up. `shift`: the length of a phase.
+  // Timeline that begins now, after the warm-up. `shift`: the length of a phase.
   Timeline TimelineFromNow(std::chrono::nanoseconds shift) const;
 };
 // `footprint_help` says what the footprint is of.

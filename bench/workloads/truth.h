@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a workload really did, for `tmprof score --truth`.
+// The true accesses of a workload, for `tmprof score --truth`.
 
 #pragma once
 

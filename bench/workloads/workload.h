@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the synthetic workloads share: options, memory, the access loop, reports and the truth. Each
-// program adds its own options and the pattern they stand for.
+// Shared parts of the synthetic workloads: options, memory, the access loop, reports and the truth.
+// Each program adds its own options and the pattern that they stand for.
 
 #pragma once
 
