@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a source says in its note of something that does not work, and may work again.
+// A complaint: a source's note of something that does not work, and may work again.
 
 #pragma once
 

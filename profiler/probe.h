@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `tmprof doctor` says about one way of doing one job.
+// The line of `tmprof doctor` about one way of doing one job.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What /proc says of processes. The root is given, so that tests read a directory tree of their
-// own.
+// Reads /proc's files about processes. The root is a parameter, so tests read a directory tree of
+// their own.
 
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every source of access information looks like to the recorder and the daemon.
+// The interface of every source of access information to the recorder and the daemon.
 
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What doctor says of the driver: in use, loadable, or why not.
+// doctor's probe of the driver: in use, loadable, or why not.
 
 #pragma once
 

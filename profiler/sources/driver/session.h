@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver's sources share: one open device, and the processes it watches.
+// State that the driver's sources share: one open device, and the processes it watches.
 
 #pragma once
 

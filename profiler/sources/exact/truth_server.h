@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the traced processes of one recording send their counts.
+// Server to which the traced processes of one recording send their counts.
 
 #pragma once
 

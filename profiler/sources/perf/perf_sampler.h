@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all samplers over perf_event_open(2) share: they follow the targets, take the records out of
-// the rings and account for an epoch. What a sample tells is each sampler's own.
+// Base of all samplers over perf_event_open(2). It follows the targets, takes the records out of
+// the rings and accounts for an epoch. Each sampler interprets its samples itself.
 
 #pragma once
 
