@@ -70,7 +70,7 @@ class ProcTree {
     Put(thread,
         std::filesystem::path(std::to_string(process)) / "task" / std::to_string(thread.pid));
   }
-  // As the kernel writes them: numbers, each followed by a space.
+  // Writes them in the kernel's format: numbers, each followed by a space.
   void SetChildren(std::int32_t pid, std::int32_t thread,
                    const std::vector<std::int32_t>& children) const {
     std::string text;

@@ -225,8 +225,8 @@ TEST_F(ProcFsTest, CallsZombiesAndTheDeadNotAlive) {
   }
 }
 
-// As the kernel shows it: the zombie stands for the process, without its memory, and counts as a
-// thread (fs/proc/array.c, do_task_stat()).
+// The kernel shows it this way: the zombie stands for the process, without its memory, and counts
+// as a thread (fs/proc/array.c, do_task_stat()).
 TEST_F(ProcFsTest, LooksThroughALivingThreadWhereTheMainOneHasExited) {
   tree_.Put({.pid = 42,
              .name = "server",

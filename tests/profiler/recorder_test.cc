@@ -56,7 +56,7 @@ class FakeWaiter final : public Waiter {
   FakeClock& clock_;
 };
 
-// What happened to a source; outlives it.
+// Calls that a source received; outlives it.
 struct SourceLog {
   std::vector<std::vector<std::int32_t>> target_sets;
   std::vector<bool> active;
@@ -370,7 +370,7 @@ TEST_F(RecorderTest, SwitchesEachRoleByTheGatesVerdict) {
     return {.references_active = shares.size() == 1, .samples_active = shares.size() != 1};
   };
   ASSERT_TRUE(RunIn(world, {.duration = 200ms}, std::move(sources)).has_value());
-  // As sources begin they are on.
+  // Sources are on when they begin.
   EXPECT_THAT(scanner.active, ElementsAre(false));
   EXPECT_THAT(log_.active, ElementsAre(false, true));
   EXPECT_THAT(shares, ElementsAre(0.25, 0.25));  // of the source that can tell

@@ -52,7 +52,7 @@ class TargetFinderTest : public testing::Test {
     for (const ProcessInstance& target : findings_.targets) pids.push_back(target.pid.value());
     return pids;
   }
-  // What is found by the time when everything has been examined again.
+  // Processes found by the time when everything has been examined again.
   std::vector<std::int32_t> LookForLong(TargetFinder& finder) {
     for (int look = 1; look < kLongestInterval; ++look) Look(finder);
     return Look(finder);

@@ -645,7 +645,8 @@ TEST_F(TargetTrackerTest, ReadsMappingsAgainThatChangedWhileTheyWereRead) {
   TargetTracker tracker(
       procfs_,
       [&](Pid) {
-        // Of a refresh, the first is before the mappings are read and the second one after that.
+        // A refresh reads the clock first before the mappings are read, and a second time after
+        // that.
         if (++clock_reads == 3) {
           tree_.Put(
               {.pid = 10, .virtual_bytes = 4096, .maps = "8000-9000 rw-p 00000000 00:00 0 \n"});

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What is fetched for a kernel and what is made of it, without fetching."""
+"""Tests the packages chosen for a kernel and the tree made of them, without fetching."""
 
 import fcntl
 import pathlib

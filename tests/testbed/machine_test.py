@@ -115,7 +115,7 @@ class GuestTime(Machine):
 
 @OF_STOCK
 class Layouts(Machine):
-    # By hand, for four CPUs: node -> its CPUs and its distances.
+    # Computed by hand, for four CPUs: node -> its CPUs and its distances.
     NODES = {
         "dram-cxl": [("0-3", "10 20"), ("", "20 10")],
         "two-socket-cxl": [("0-1", "10 21 32"), ("2-3", "21 10 20"), ("", "32 20 10")],

@@ -21,7 +21,7 @@ import paths
 KERNEL, BUILD = sys.argv[1:3]
 # For a host that does a lot besides.
 TIME_LIMIT_S = 400
-# Of the accesses, on 256 of 4096 pages, in memory 16 times the LLC.
+# Share of the accesses on 256 of 4096 pages, in memory 16 times the LLC.
 HOT_SHARE = 0.99
 GUEST = f"""
 traced hotset --footprint 16MiB --hot-share {HOT_SHARE} --shift 1h --duration 1h --truth truth.json >said &

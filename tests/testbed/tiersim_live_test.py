@@ -28,15 +28,15 @@ OF_PLUGIN_ALONE = unittest.skipUnless(KERNEL == "6.12", "does not depend on the 
 # For a host that does a lot besides.
 TIME_LIMIT_S = 400
 
-# Of known_accesses.c.
+# Constants of known_accesses.c.
 WALK_PAGES = 8192
 WALK_LOADS = 400_000
 SAMPLE_LOADS = 2 * WALK_LOADS
-# Of trace_in_guest.
+# Constants of trace_in_guest.
 SAMPLE_PERIOD = 4096
 MISS_PERIOD = 64
 THREAD_LOADS = 100_000
-# Of topologies/ and of --tiersim: by node, and on two sockets of CPU 1.
+# Latencies of topologies/ and of --tiersim: by node, and on two sockets of CPU 1.
 LATENCY_NS = {0: 80, 1: 250}
 THREE_TIER_LATENCY_NS = {0: 80, 1: 140, 2: 400}
 SECOND_SOCKET_LATENCY_NS = {0: 140, 1: 80, 2: 250}
@@ -98,13 +98,13 @@ class Truth:
         page.nodes.add(node)
 
     def misses(self, target: int) -> Page:
-        """Of all pages of a target, those of the LLC and of the dTLB."""
+        """Misses of the LLC and of the dTLB, summed over all pages of a target."""
         own = [page for (of, _), page in self.pages.items() if of == target]
         return Page(llc_misses=sum(page.llc_misses for page in own),
                     dtlb_misses=sum(page.dtlb_misses for page in own))
 
     def target(self, number: int) -> int:
-        """Of the processes that were known_accesses at their end, in the order of their start."""
+        """A process that was known_accesses at its end, by the order of their start."""
         return [target for target, names in sorted(self.names.items())
                 if names[-1] == "known_accesses"][number]
 
@@ -124,7 +124,7 @@ def text(name: str) -> str:
 
 
 def numbers(name: str) -> dict[str, int]:
-    """Of "name number" or "name=number" on lines or in words."""
+    """Numbers by name, from "name number" or "name=number" on lines or in words."""
     return {word: int(number) for word, number in re.findall(r"(\w+)[ =](\d+)", text(name))}
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What one process did, out of truth streams made by hand."""
+"""Tests a process's accesses, read out of truth streams made by hand."""
 
 import pathlib
 import struct

@@ -25,7 +25,7 @@ std::string CaseName(const testing::TestParamInfo<Case>& tried) {
 }  // namespace core_cases_test
 }  // namespace tmprof
 
-// What GoogleTest prints of a case that fails.
+// GoogleTest prints a failing case by its name.
 void PrintTo(const params_case& tried, std::ostream* out) { *out << tried.name; }
 void PrintTo(const ring_case& tried, std::ostream* out) { *out << tried.name; }
 void PrintTo(const store_case& tried, std::ostream* out) { *out << tried.name; }

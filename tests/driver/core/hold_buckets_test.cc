@@ -9,7 +9,7 @@
 namespace tmprof {
 namespace hold_buckets_test {
 
-// As the ABI words it, counted up rather than computed: the end of each bucket but the last.
+// The ABI's wording, counted up rather than computed: the end of each bucket but the last.
 std::vector<uint64_t> BucketEndsNs() {
   std::vector<uint64_t> ends = {64, 128, 192, 256};
   for (uint64_t octave_ns = 256; ends.size() < TMPROF_HOLD_BUCKETS; octave_ns *= 2) {

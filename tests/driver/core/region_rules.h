@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of regions whatever happens to them; for tests and the fuzzer.
+// Rules that hold for regions whatever happens to them; for tests and the fuzzer.
 
 #pragma once
 
@@ -40,7 +40,7 @@ inline std::string BrokenRule(const tmprof_region_set& set, std::span<const tmpr
   return "";
 }
 
-// What tmprof_region_areas() should give: the gaps sorted, the largest kept.
+// The expected result of tmprof_region_areas(): the gaps sorted, the largest kept.
 inline std::vector<tmprof_area> NaiveAreas(std::span<const tmprof_area> mappings) {
   std::vector<tmprof_area> areas;
   for (const tmprof_area& mapping : mappings)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the pictures of region_cases.h cannot show: rules that hold after any number of steps, and
-// regions that find what is hot.
+// Rules that the pictures of region_cases.h cannot show: they hold after any number of steps, and
+// regions find hot pages.
 
 #include "driver/core/regions.h"
 
@@ -238,7 +238,7 @@ TEST_F(RegionsTest, AreAsManyAsThereIsTimeForWhileThePriceChanges) {
       const std::uint64_t took_ns = aggregate(price_ns);
       const bool least = set_.max_regions == 4 * params_.min_regions;
       EXPECT_TRUE(took_ns <= kLongest || least) << price_ns;
-      // What is above half of the greatest number is not split: a quarter of the time may be left.
+      // A set above half of the greatest number is not split: a quarter of the time may be left.
       const bool most = set_.max_regions == params_.max_regions;
       EXPECT_TRUE(took_ns >= kLongest / 4 || most) << price_ns;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* What a test writes to debugfs fake_sampler/script: any number of records at a time. */
+/* Records that a test writes to debugfs fake_sampler/script, any number at a time. */
 #ifndef TMPROF_TESTS_FAKE_SAMPLER_SCRIPT_H
 #define TMPROF_TESTS_FAKE_SAMPLER_SCRIPT_H
 
@@ -7,7 +7,7 @@
 
 #define SCRIPT_PATH "/sys/kernel/debug/fake_sampler/script"
 
-/* Of attr.config. */
+/* Values of attr.config. */
 enum script_config {
 	CONFIG_SAMPLE = 0,
 	CONFIG_COUNT = 1,

@@ -33,11 +33,12 @@ static void fail_nth(int nth) {
   char text[16];
   int bytes = snprintf(text, sizeof(text), "%d", nth);
 
-  /* What was left of the number before may strike here. */
+  /* A failure left over from the number before may strike here. */
   while (pwrite(fail_nth_file, text, bytes, 0) != bytes) EXPECT(errno == EFAULT || errno == ENOMEM);
 }
 
-/* Whether the number was larger than what there was to fail: then it strikes here, or is left. */
+/* True if the number was larger than the count of calls that can fail: then it strikes here, or is
+ * left. */
 static int not_reached(void) {
   char text[16] = "";
 
@@ -61,7 +62,7 @@ static void expect_working_session(void) {
   EXPECT_EQ(request.accessed_pages, (PAGES + 2) / 3);
 }
 
-/* What is tried: 0, or -1 with an errno. `undo` follows each success. */
+/* An attempt: 0, or -1 with an errno. `undo` follows each success. */
 struct attempt {
   const char* name;
   int (*call)(void);
@@ -248,7 +249,7 @@ static int fail_each(const struct attempt* attempt) {
 }
 
 static void every_call_survives_each_fault(void) {
-  /* What needs a source at work comes last. */
+  /* Attempts that need a source at work come last. */
   const struct attempt attempts[] = {
       {"open", open_one, close_one},
       {"INFO", get_info, nothing},

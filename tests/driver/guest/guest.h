@@ -24,7 +24,7 @@
 #define PAGE 4096UL
 #define PAGES_PER_HUGE 512UL
 
-/* What a test printed comes before its failure, or before the kernel's end. */
+/* A test's output comes before its failure, or before the kernel's end. */
 __attribute__((constructor)) static void print_by_line(void) { setvbuf(stdout, NULL, _IOLBF, 0); }
 
 #define FAIL(...)                                   \
@@ -60,7 +60,7 @@ __attribute__((constructor)) static void print_by_line(void) { setvbuf(stdout, N
  * there, as what they look for is a splat. */
 static inline int is_debug_kernel(void) { return access("/sys/kernel/debug/kmemleak", F_OK) == 0; }
 
-/* As the driver's times. */
+/* The clock of the driver's times. */
 static inline __u64 now_ns(void) {
   struct timespec now;
 

@@ -21,7 +21,7 @@ struct memory {
   size_t span, leaves;
 };
 
-/* Where leaf `index` belongs: not in a pattern that a mistake by one or by the span would keep. */
+/* The node of leaf `index`, in a pattern that a mistake by one or by the span would not keep. */
 static int wanted_node(size_t index) { return index % 3 == 1 || index % 4 == 2; }
 
 static volatile char* leaf(const struct memory* memory, size_t index) {

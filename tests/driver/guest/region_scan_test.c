@@ -181,7 +181,7 @@ static __u32 check_aggregation(__u32 first, __u32 count, __u32 target) {
   return regions;
 }
 
-/* Whether regions of the aggregation hold each page from `start` on. */
+/* True if regions of the aggregation hold each page from `start` on. */
 static int covers(__u32 first, __u32 regions, __u64 start, __u64 pages) {
   __u64 at = start;
   __u32 i;

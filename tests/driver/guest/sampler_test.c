@@ -179,7 +179,7 @@ static void the_log_keeps_the_newest_samples_whole(void) {
   close(session);
 }
 
-/* Of this process; bits 0 to 54 of an entry of /proc/PID/pagemap are the frame. */
+/* Physical address in this process; bits 0 to 54 of an entry of /proc/PID/pagemap are the frame. */
 static __u64 physical(volatile char* address) {
   int pagemap = open("/proc/self/pagemap", O_RDONLY);
   __u64 entry;
@@ -439,7 +439,7 @@ static void set_option(const char* name, int value) {
   EXPECT(option != NULL && fprintf(option, "%d", value) > 0 && fclose(option) == 0);
 }
 
-/* As the efficient cores of a hybrid processor. */
+/* The efficient cores of a hybrid processor are such CPUs. */
 static void a_cpu_of_another_kind_is_done_without(void) {
   volatile char* base = map_aligned(PAGE, MADV_NOHUGEPAGE);
   int session = open_gated(40000000, 1);
@@ -497,7 +497,7 @@ static void a_gate_that_cannot_count_stays_open_and_unknown(void) {
   close(session);
 }
 
-/* What debugfs says of the only session. */
+/* A value that debugfs shows for the only session. */
 static long shown(const char* name) {
   char path[64];
   FILE* list = popen("ls /sys/kernel/debug/tmprof/*/stats", "r");
@@ -577,7 +577,7 @@ static void scans_go_on_while_their_gate_is_unknown(void) {
   close(session);
 }
 
-/* What became of samples; each is in one of these. */
+/* The fates of samples; each sample is in one of these. */
 static __u64 accounted(const struct tmprof_stats* stats) {
   return stats->samples_counted + stats->samples_foreign + stats->samples_guest +
          stats->samples_no_address + stats->samples_near + stats->samples_not_demand +

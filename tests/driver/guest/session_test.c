@@ -34,7 +34,7 @@ static void a_user_without_capabilities_cannot_open(void) {
   EXPECT_EQ(status, 0);
 }
 
-/* Whether a user with that capability and no other can open; errno, or 0. */
+/* Opens as a user with that capability and no other; errno, or 0. */
 static int open_with(int capability) {
   struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
   struct __user_cap_data_struct data[2] = {{0}, {0}};
@@ -63,7 +63,7 @@ static void either_of_two_capabilities_opens_and_no_other(void) {
   EXPECT(chmod(TMPROF_DEVICE_PATH, 0600) == 0);
 }
 
-/* As a user with no capability; 0 if the calls all did as expected. */
+/* Calls as a user with no capability; 0 if the calls all did as expected. */
 static int as_nobody(void (*call)(int session), int session) {
   pid_t child = fork();
   int status;
@@ -103,7 +103,7 @@ static void nothing_of_a_session_can_be_read_without_privilege(void) {
   EXPECT_EQ(pclose(list), 0);
   session_folder[strcspn(session_folder, "\n")] = 0;
   EXPECT_EQ(as_nobody(expect_nothing_to_read, session), 0);
-  /* Where debugfs is open to all, the files still are not. */
+  /* The files stay closed even if debugfs is open to all. */
   EXPECT(stat("/sys/kernel/debug", &status) == 0);
   EXPECT(chmod("/sys/kernel/debug", 0755) == 0);
   EXPECT_EQ(as_nobody(expect_nothing_to_read, session), 0);
@@ -261,7 +261,7 @@ static void targets_that_cannot_be_are_refused(void) {
   close(session);
 }
 
-/* What has exited stays a target, so that few processes need to be there at a time. */
+/* A process that has exited stays a target, so few processes need to be there at a time. */
 static int wait_to_be_killed(void* unused) {
   (void)unused;
   while (1) pause();
@@ -366,7 +366,7 @@ static void end_epoch_in_vain(int session) {
   ioctl(session, TMPROF_IOC_EPOCH_END, &epoch);
 }
 
-/* As where user memory comes over a network: a read() may stand still for as long as it likes. */
+/* User memory that comes over a network has this effect: a read() may stand still for any time. */
 static void a_reader_that_stands_still_holds_up_neither_scans_nor_questions(void) {
   volatile char* memory = map_aligned(PAGE, MADV_NOHUGEPAGE);
   struct reading reading = {.session = open_session()};

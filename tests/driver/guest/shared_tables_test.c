@@ -82,7 +82,7 @@ static void whole_gibs_of_a_shared_file_are_left_out_and_counted(void) {
   seen = scan(session, self, memory);
   EXPECT_EQ(seen.present_pages + seen.accessed_pages + seen.cleared_bits, 0);
   EXPECT_EQ(seen.mapped_end_vpn, (unsigned long)(memory + 2 * GIB) / PAGE);
-  /* Nothing of it is where the next page in use is. */
+  /* The next page in use lies beyond the whole range. */
   EXPECT(seen.next_vpn >= (unsigned long)(memory + 2 * GIB) / PAGE);
   EXPECT_EQ(stats_of(session).skipped_leaves, RANGE_PAGES / PAGES_PER_HUGE);
   EXPECT_EQ(scan(session, other, memory + GIB).present_pages, 0);
@@ -108,7 +108,7 @@ static void less_than_a_whole_gib_of_it_is_scanned(void) {
   EXPECT_EQ(seen.present_pages, TOUCHED * PAGES_PER_HUGE);
   EXPECT_EQ(seen.cleared_bits, TOUCHED);
   EXPECT_EQ(scan(session, self, memory).accessed_pages, 0);
-  /* What was cleared here is still set there. */
+  /* Bits cleared in the one process are still set in the other. */
   EXPECT_EQ(scan(session, add_target(session, sharer), memory).cleared_bits, TOUCHED);
   EXPECT_EQ(stats_of(session).skipped_leaves, 0);
   close(release);

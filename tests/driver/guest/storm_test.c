@@ -35,7 +35,7 @@ static void map_and_unmap(volatile char* region) {
   touch(start, pages, 1 + pick(8));
 }
 
-/* What is moved leaves no hole, which the other thread's next mapping could fill. */
+/* Moving leaves no hole, which the other thread's next mapping could fill. */
 static void remap(volatile char* region) {
   size_t pages = PAGES_PER_HUGE;
   char* start = (char*)region + pick(REGION_PAGES / pages) * pages * PAGE;

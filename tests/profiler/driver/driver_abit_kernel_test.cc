@@ -120,7 +120,7 @@ TEST_F(DriverAbitKernelTest, HugeLeavesAreOnePartEachWithTheFrameOfTheirFirstPag
   EXPECT_TRUE(parts_[1].leaf.accessed());
   EXPECT_EQ(parts_[1].leaf.frame(kernel_->frame_mask()), 0x8000U);
 
-  // From the middle of the giant page.
+  // The read starts in the middle of the giant page.
   Read(kBase + 262144 + 700, kBase + 262144 + 5000);
   ASSERT_EQ(parts_.size(), 1U);
   EXPECT_EQ(parts_[0].start, Vpn(kBase + 262144));

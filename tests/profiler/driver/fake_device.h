@@ -30,7 +30,7 @@ struct FakeMapping {
   std::uint64_t start, end;
 };
 
-/** What outlives the device, so that a test can look at it and script it. */
+/* State that outlives the device, so that a test can look at it and script it. */
 struct FakeDriver {
   tmprof_info info{};
   std::map<std::uint64_t, FakeLeaf> leaves;
@@ -56,7 +56,7 @@ struct FakeDriver {
   std::vector<tmprof_page_record> ended;
   tmprof_epoch epoch{};  // the header of the next one
   tmprof_stats stats{};
-  // What READ_REGIONS gives, a few at a time, and what it says was lost.
+  // Records for READ_REGIONS, given a few at a time, and its count of lost ones.
   std::deque<tmprof_region_record> regions;
   std::uint64_t regions_overwritten = 0;
   int regions_error = 0;
@@ -152,7 +152,7 @@ class FakeDevice final : public Device {
     return 0;
   }
 
-  // As the driver does, it forgets what the target had in the running epoch.
+  // The fake forgets the target's counts in the running epoch, like the driver.
   int Remove(std::uint32_t id) {
     driver_.removed.push_back(id);
     (void)std::erase_if(driver_.counted,

@@ -73,7 +73,7 @@ TEST(TruthDecoder, GivesTheEpochsThatWereWritten) {
   EXPECT_TRUE(decoder.finished());
 }
 
-// What a CPU hands in late may be of a process that has exited meanwhile.
+// Pages that a CPU hands in late may belong to a process that has exited meanwhile.
 TEST(TruthDecoder, KeepsATargetThatHasExitedUntilAnEpochWithoutPagesOfIt) {
   TruthDecoder decoder("x");
   StreamBytes stream;

@@ -12,7 +12,7 @@ namespace tmprof::exact {
 
 inline MonotonicTime At(std::int64_t ns) { return MonotonicTime(std::chrono::nanoseconds(ns)); }
 
-// Of one process and, where it has loads, of one page.
+// An epoch of one process and, if it has loads, of one page.
 inline TruthEpoch Epoch(std::uint64_t index, std::int64_t start, std::int64_t end, int pid,
                         std::uint64_t vpn, std::uint64_t loads) {
   TruthEpoch epoch{.index = index, .start = At(start), .end = At(end)};

@@ -74,7 +74,7 @@ static int pattern(void) {
     for (int i = 0; i < 2 * page; ++i) store(memory + page * PAGE_BYTES + 8);
   }
   for (int i = 0; i < 1000; ++i) increment(memory + 8 * PAGE_BYTES);
-  /* From page 9 into page 10. */
+  /* The load crosses from page 9 into page 10. */
   for (int i = 0; i < 100; ++i) load(memory + 10 * PAGE_BYTES - 4);
   for (int i = 0; i < 50; ++i) load_16(memory + 11 * PAGE_BYTES);
   /* Pages 16 to 23, every line ten times. */
