@@ -158,7 +158,7 @@ class Layouts(Machine):
 
 
 class Kernels(Machine):
-    """What kernels do when something is wrong, asked for by a module or by SysRq."""
+    """Tests kernels in which something goes wrong, by request of a module or of SysRq."""
 
     @classmethod
     def setUpClass(cls):

@@ -58,9 +58,9 @@ class Perf(unittest.TestCase):
         self.assertEqual({int(pid) for pid, _ in seen}, {self.truth["pid"]})
         addresses = [int(address, 16) for _, address in seen]
         pages = [address & ~4095 for address in addresses if address in self.memory]
-        # By default 4000 samples a second, of which one in a hundred is of the array and the rest of the stack or of
-        # instructions without an access: some 48 in 1.2 s. Of 10, three beside the hot pages are one case in ten
-        # thousand.
+        # The default is 4000 samples a second. One in a hundred is of the array, the rest of the
+        # stack or of instructions without an access: some 48 in 1.2 s. Of 10, three beside the hot
+        # pages are one case in ten thousand.
         self.assertGreater(len(pages), 10)
         self.assertGreater(sum(page in self.hot for page in pages) / len(pages), 0.7)
 

@@ -247,13 +247,14 @@ class TruthOfPages(Machine):
 
 
 def charged_ns(misses: Page, latency_ns: int) -> int:
-    """Of a walk, from when its clock is read on: its first touch misses a line and a translation of each page."""
+    """Charge of a walk, from when its clock is read on: its first touch misses a line and a
+    translation of each page."""
     return ((misses.llc_misses - WALK_PAGES) * latency_ns + (misses.dtlb_misses - WALK_PAGES) * WALK_NS)
 
 
 class GuestTime(Machine):
     def assert_longer_by_what_is_charged(self, times_ns: list[int], charges_ns: list[int]):
-        """Of walks that differ in nothing else, each beside the first."""
+        """Compares walks that differ in nothing else, each with the first."""
         for time_ns, charge_ns in zip(times_ns[1:], charges_ns[1:]):
             self.assertGreater(time_ns, charge_ns)
             self.assertAlmostEqual((time_ns - times_ns[0]) / (charge_ns - charges_ns[0]), 1, delta=0.02)
@@ -351,7 +352,7 @@ class Recordings(Machine):
         return next(row["recall"] for row in rows["results"] if row["rank"] == "samples")
 
     def test_by_the_driver_and_by_perf_find_the_hot_pages(self):
-        # By chance 1/16. Some hundred samples fall on 256 hot pages.
+        # Chance finds 1/16. Some hundred samples fall on 256 hot pages.
         for name in ("driver", "perf"):
             with self.subTest(name):
                 sampler = self.sampler(name)
@@ -395,7 +396,7 @@ class Recordings(Machine):
 
 
 class Losses(unittest.TestCase):
-    """Of a machine whose ring takes one sample, where several come between two deliveries."""
+    """Tests a machine whose ring takes one sample, while several come between two deliveries."""
 
     def test_reach_recordings_by_the_driver_and_by_perf(self):
         result = traced_vm("lossy", "--tiersim=ring_samples=1", "--driver", "--put", str(GUEST_SCRIPT),

@@ -27,8 +27,8 @@ WITH_BPF = KERNEL != "6.1"
 
 PAGES = 4096
 HOT_PAGES = PAGES // 16
-# By chance 1/16. 0.95 to 0.97 where the host does nothing else; reads that come late, as on a busy
-# host, blur the rates. Half of the hot pages would be a scanner that sees and cannot rank.
+# Chance finds 1/16. A host that does nothing else gives 0.95 to 0.97. Reads that come late, as on a
+# busy host, blur the rates. Half of the hot pages would be a scanner that sees and cannot rank.
 LEAST_RECALL = 0.75
 
 out = pathlib.Path()  # what the guest brought back
@@ -188,7 +188,7 @@ class Recording(unittest.TestCase):
 
 
 class Sampling(unittest.TestCase):
-    """By the driver, of sampled_program's own samples."""
+    """Tests the driver's samples of sampled_program."""
 
     def test_counts_each_sample_of_the_target_by_page_and_kind(self):
         self.assertEqual(status("sampled"), 0, text("sampled.err"))
@@ -202,7 +202,7 @@ class Sampling(unittest.TestCase):
                 page = int(row["start"], 16) // 4096 - first
                 self.assertEqual((row["span_pages"], row["node"]), ("1", "0"))
                 seen[page] = [a + b for a, b in zip(seen.get(page, [0, 0]), kinds)]
-        # By hand, from sampled_program.c.
+        # Computed by hand from sampled_program.c.
         self.assertEqual(seen, {page: [page + 1, 2 * (page % 2)] for page in range(8)})
 
         sampler = sources("sampled")["vibs"]
