@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands of this folder share: their options, and recordings that are made once."""
+"""Shared parts of this folder's commands: their options, and recordings that are made once."""
 
 import argparse
 import contextlib
