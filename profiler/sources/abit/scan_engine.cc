@@ -103,10 +103,11 @@ constexpr nanoseconds kRestingLook = milliseconds(100);
 // A target that has used CPU time runs for so much longer, as far as is known.
 constexpr nanoseconds kRunsStill = milliseconds(500);
 constexpr std::size_t kLookedAheadInRotation = 16;
-// One visit cannot tell an eighth of the pages that is always hot from pages that are all hot an
-// eighth of the time. If a rotation takes longer than this, a random part of the windows is visited
-// again after this time, two epochs by default, and not only in the next rotation. The part is
-// chosen: it costs a long rotation a sixteenth of its visits, and of 4 GiB it revisits 32 windows.
+// One visit cannot tell pages that differ (an eighth always hot) from pages that change (all hot an
+// eighth of the time). If a rotation takes longer than 2 s, two epochs by default, a random part of
+// its windows is visited a second time that much later. A first pass over all pages is one of these
+// rotations. The part is chosen: it costs a sixteenth of the visits, and of 4 GiB it is 32 windows.
+// A huge page's block counts as a window of its own.
 constexpr nanoseconds kRevisitAfter = seconds(2);
 constexpr double kRevisitedPart = 1.0 / 16;
 // A program fills its memory if a plan finds more of it than the plan before, by one page in so
@@ -933,16 +934,23 @@ void ScanEngine::MayRevisit(ScanTarget& target, const BlockPtr& block, Monotonic
 BlockPtr ScanEngine::TakeRevisit(ScanTarget& target, MonotonicTime now) {
   std::deque<Revisit>& revisits = target.revisits;
   while (!revisits.empty() && revisits.front().not_before <= now) {
-    const BlockPtr block = revisits.front().block;
-    if (!block->dropped && block->in_ladder) return nullptr;
+    const Revisit due = revisits.front();
+    const BlockPtr& block = due.block;
     revisits.pop_front();
-    // Its turn has come again, or will in this rotation.
+    // The block has left, or the rotation that visits it next has begun.
     if (block->dropped || block->visited_in_rotation != target.rotation) continue;
+    if (block->in_ladder) {
+      revisits.push_back(due);
+      return nullptr;
+    }
     if (!MayHaveTurn(target, *block, now)) continue;
-    auto other = std::ranges::lower_bound(target.blocks,
-                                          AlignDown(block->range.start, kClearWindow), {}, StartOf);
-    for (; other != target.blocks.end() && AreOfOneWindow(**other, *block); ++other)
-      (*other)->visited_in_rotation = 0;
+    std::erase_if(target.remaining, [&](const BlockPtr& other) {
+      return other->visited_in_rotation == target.rotation && AreOfOneWindow(*other, *block);
+    });
+    const Vpn window = AlignDown(block->range.start, kClearWindow);
+    auto other = std::ranges::lower_bound(target.blocks, window, {}, StartOf);
+    for (; other != target.blocks.end() && (*other)->range.start < window + kClearWindow; ++other)
+      if (AreOfOneWindow(**other, *block)) (*other)->visited_in_rotation = 0;
     block->visited_in_rotation = target.rotation;
     return block;
   }
@@ -1197,21 +1205,23 @@ WholeNeed ScanEngine::NeedOf(const ScanTarget& target, MonotonicTime now) {
   WholeNeed need;
   // Blocks that nobody looked at yet are taken to have as large a part of their pages as the
   // others.
-  PageCount range;
-  PageCount range_unseen;
-  std::size_t units_unseen = 0;
+  std::size_t base_units = 0;
+  std::size_t base_present = 0;
+  std::size_t unseen_units = 0;
   for (const BlockPtr& block : target.blocks) {
     // Huge pages that no clear of a range has worked for may be hugetlb's.
     if (block->dropped || !block->Clearable(now)) continue;
     if (block->unit != PageCount(1) && !block->cleared_before) continue;
     need.members.push_back(block);
     if (!block->looked_at) {
-      units_unseen += block->unit_count();
-      range_unseen += block->range.size();
+      unseen_units += block->unit_count();  // of base pages: no huge ones have been cleared
       continue;
     }
     const PageCount present(block->entries() * block->unit.value());
-    range += block->range.size();
+    if (block->unit == PageCount(1)) {
+      base_units += block->unit_count();
+      base_present += block->entries();
+    }
     need.pages += present;
     need.entries += block->entries();
     if (block->NeedsWhole()) {
@@ -1222,16 +1232,12 @@ WholeNeed ScanEngine::NeedOf(const ScanTarget& target, MonotonicTime now) {
       need.unjudged_pages += present;
     }
   }
-  const double present_part = range == PageCount(0) ? 1
-                                                    : static_cast<double>(need.pages.value()) /
-                                                          static_cast<double>(range.value());
-  const auto part = [&](std::uint64_t of) {
-    return static_cast<std::uint64_t>(present_part * static_cast<double>(of));
-  };
-  need.unjudged += part(units_unseen);
-  need.entries += part(units_unseen);
-  need.unjudged_pages += PageCount(part(range_unseen.value()));
-  need.pages += PageCount(part(range_unseen.value()));
+  const std::size_t unseen =
+      base_units > 0 ? unseen_units * base_present / base_units : unseen_units;
+  need.unjudged += unseen;
+  need.entries += unseen;
+  need.unjudged_pages += PageCount(unseen);
+  need.pages += PageCount(unseen);
   return need;
 }
 
@@ -2025,6 +2031,7 @@ void ScanEngine::DropAll(ScanTarget& target) {
   for (const BlockPtr& block : target.blocks) Drop(target, *block);
   target.blocks.clear();
   target.remaining.clear();
+  target.revisits.clear();
   target.huge.clear();
   target.plan = ScanPlan{};
   target.fast.End();

@@ -229,8 +229,8 @@ struct EntryPrice {
 // 65 to 92 ns a page were measured (/proc/PID/clear_refs on Intel Xeon guests).
 inline constexpr EntryPrice kClearRefsPrice{.ns = 75, .least_ns = 40, .most_ns = 200};
 
-// A clear of a whole process cuts the ladders of all the rest short: one page in so many has to
-// need it.
+// A clear of a whole process cuts the ladders of all the rest short: one base page in so
+// many has to need it.
 inline constexpr std::uint64_t kWorthWhole = 4;
 // So many entries of a process tell how often the others need it. Their tables are those whose turn
 // came first, and turns are in no order.
@@ -260,20 +260,20 @@ struct WholeClears {
 
 // A window of blocks that is visited a second time before the rotation is over.
 struct Revisit {
-  BlockPtr block;  // of the window
+  BlockPtr block;  // any of the window
   MonotonicTime not_before;
 };
 
 // The blocks of a target that a clear of its whole process reaches.
 struct WholeNeed {
   std::vector<BlockPtr> members;
-  std::size_t entries = 0;   // a clear takes so long
-  std::size_t unjudged = 0;  // of the entries
-  // A huge page counts as the base pages that it holds, because the ladder of all of them is cut
+  std::size_t entries = 0;   // they decide how long a clear takes
+  std::size_t unjudged = 0;  // of `entries`
+  // A huge page counts as the base pages that it holds, because the ladders of all of them are cut
   // short.
   PageCount pages;
-  PageCount in_need;         // of them
-  PageCount refused;         // of those in need: locked, which only clear_refs reaches
+  PageCount in_need;         // of `pages`
+  PageCount refused;         // of `in_need`: locked, which only clear_refs reaches
   PageCount unjudged_pages;  // of `pages`
 
   // Those that are judged tell enough of the others.
