@@ -66,7 +66,7 @@ struct PageColumns {
     std::vector<std::uint32_t> looks;  // tries of the shortest delay that a page reached
     std::vector<std::uint32_t> found;  // tries that found the bit set, <= looks
     std::vector<LogDuration> time;     // target CPU time from clear to read, summed over the tries
-    // Tries of longer delays before; all of them found the bit set.
+    // Earlier tries, of longer delays; all of them found the bit set.
     std::vector<std::uint32_t> earlier;
     std::vector<LogDuration> earlier_time;  // target CPU time of these, in the form of `time`
 

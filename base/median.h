@@ -25,8 +25,8 @@ T Median(std::vector<T> values) {
 // values were normally distributed. Precondition: there are values.
 inline double StandardErrorOfMedian(std::vector<double> values) {
   TMPROF_CHECK(!values.empty());
-  // The error is 1.253 standard deviations by the root of their number; quartiles are 1.349 of them
-  // apart.
+  // The error is 1.253 standard deviations divided by the root of the number of values. The
+  // quartiles are 1.349 standard deviations apart.
   constexpr double kOfQuartiles = 1.253 / 1.349;
   std::ranges::sort(values);
   const std::size_t quarter = values.size() / 4;

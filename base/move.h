@@ -90,8 +90,8 @@ enum class SettledCause : std::uint8_t {
   kForgotten,  // too many moves to watch them all
 };
 
-// Tells if a move paid back: the evidence of the span where it was moved to, once no more can be
-// learnt.
+// Tells if a move paid back. It holds the evidence about the span at its new node, and is made when
+// no more evidence can come.
 struct SettledMove {
   PageKey key;
   PageCount span{1};

@@ -51,7 +51,7 @@ class LinuxPageLocator final : public PageLocator {
 
   MoveCall* call_;
   std::filesystem::path proc_root_;
-  UniqueFd page_flags_;  // may not be open
+  UniqueFd page_flags_;  // closed if /proc/kpageflags cannot be read
 };
 
 }  // namespace tmprof

@@ -101,9 +101,9 @@ class PageMover {
   std::vector<Move> Replace(std::vector<Move> moves);
 
   // Makes one call if the budgets allow it. The call has the first pending move and later ones of
-  // its target, size and direction, except for moves that are bound by now. Returns the moves that
-  // ended: moves that were tried, bound moves, and promotions without room. A promotion is without
-  // room if the pages that should make room for it stay (ENOMEM, untried).
+  // its target, size, direction and scope, except for moves that are bound by now. Returns the
+  // moves that ended: moves that were tried, bound moves, and promotions without room. A promotion
+  // is without room if the pages that should make room for it stay (ENOMEM, untried).
   std::vector<MoveOutcome> MoveChunk();
   // Adds CPU time that was spent on the moves elsewhere.
   void SpendCpuTime(std::chrono::nanoseconds spent);

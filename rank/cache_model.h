@@ -15,9 +15,9 @@ struct CachedPages {
   double pages = 0;  // pages of this rate
 };
 
-// A line is still cached if it is used again within the time in which the cache turns over (Che et
-// al., IEEE JSAC 20, 2002). The lines of a page have access rates of a Gamma distribution. Its
-// shape is how evenly the lines are used, and accessed bits do not tell it.
+// A line is still cached if, and only if, it is used again within the time in which the cache turns
+// over (Che et al., IEEE JSAC 20, 2002). The lines of a page have Gamma-distributed access rates.
+// The shape of the distribution is how evenly the lines are used, and accessed bits do not tell it.
 class CacheModel {
  public:
   // nullopt: the cache has room for all lines of the pages, or for all but some that are hardly

@@ -55,15 +55,15 @@ enum class MemoryBasis : std::uint8_t {
   kSamples,     // tell what access rates are worth
   kCacheModel,  // tells which accesses reach memory, while samples are too few
   kAllCached,   // all pages have room in the modelled cache: no access reaches memory
-  kProportion,  // each access has one worth
+  kProportion,  // all accesses are worth the same
 };
 
 // Learns for each target what its access rates are worth. Targets with too few samples share one
 // worth. If even all samples are too few, a cache of known size is modelled. If its size is
-// unknown, or if there are samples although the cache has room for all pages, each access has one
-// worth. In either case the counted misses are shared out among all accesses to memory that are not
-// hidden. Without a count their number is half a sample more than there are. If no sampler was on,
-// each access counts as one.
+// unknown, or if there are samples although the cache has room for all pages, all accesses are
+// worth the same. With a modelled cache and with equal worths, the counted misses are shared out
+// among all accesses to memory that are not hidden. Without a count of misses, the number of
+// samples plus one half is shared out instead. If no sampler was on, each access counts as one.
 class MemoryWeights {
  public:
   explicit MemoryWeights(std::span<const MemoryRow> rows, const MemoryScale& scale = {});

@@ -65,7 +65,8 @@ class MemoryWorth {
   // Assumes that this one of the caches, and this shape, are right. Precondition: made by
   // ByCache().
   MemoryWorth WithCache(std::size_t cache, double shape) const;
-  // Draws any shape that ShapeOf() may tell of pages without samples, each with one probability.
+  // Draws one of the shapes that ShapeOf() may return for pages without samples, all with equal
+  // probability.
   static double DrawShape(std::mt19937_64& random);
 
  private:

@@ -30,7 +30,8 @@ class SharedRates {
     double found = 0;         // accesses
     double page_seconds = 0;  // of the mapper's CPU time in which they were looked for; 0: never
   };
-  // The begin or end of a mapping's pieces for which it was not looked up if the process has them.
+  // The start or the end of a run of pieces that a mapping shows, but in whose page table nobody
+  // looked for them.
   struct Edge {
     std::uint32_t piece = 0;
     std::uint32_t mapper = 0;

@@ -37,7 +37,7 @@ struct MoveTally {
 struct PaybackTally {
   std::uint64_t settled = 0;
   std::uint64_t known = 0;   // settled moves about whose pages anything was known
-  std::uint64_t unseen = 0;  // known moves whose pages had no evidence
+  std::uint64_t unseen = 0;  // known moves whose pages were not seen accessed
   double seen = 0;           // references and samples, or exact accesses
   double weight = 0;         // in the unit of the rank model
   // Pages times the whole epochs in which anything was known of them.
@@ -98,7 +98,7 @@ struct MovesSummary {
   std::uint64_t moved() const { return promotions.moves + demotions.moves + others.moves; }
   PageCount pages() const { return promotions.pages + demotions.pages + others.pages; }
   std::uint64_t failed() const;
-  std::optional<double> PingPong() const;  // share of moves
+  std::optional<double> PingPong() const;  // share of moves that succeeded
   // Returns the share of promotions without an access until they left their tier or were watched no
   // longer. Promotions of which nothing is known do not count.
   std::optional<double> Wasted() const;

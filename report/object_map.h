@@ -44,7 +44,7 @@ class ObjectMap {
   class Visitor {
    public:
     virtual ~Visitor() = default;
-    // Returns if the target's objects are to be followed.
+    // Returns true if the target's objects are followed.
     virtual bool Follows(const Target& target) = 0;
     virtual void Begin(const Target& target, TracedObject& object) { (void)target, (void)object; }
     virtual void End(const TracedObject& object, MonotonicTime end) { (void)object, (void)end; }

@@ -36,8 +36,8 @@ CLI::Option* AddParsed(CLI::App& command, const std::string& flags, Value& value
 }  // namespace
 
 Result<std::chrono::nanoseconds> ParseTimeOption(std::string_view text) {
-  const bool is_bare =
-      !text.empty() && text.find_first_not_of("0123456789.") == std::string_view::npos;
+  const bool is_bare = text.find_first_of("0123456789") != std::string_view::npos &&
+                       text.find_first_not_of("0123456789.") == std::string_view::npos;
   return ParseDuration(is_bare ? std::string(text) + "s" : std::string(text));
 }
 

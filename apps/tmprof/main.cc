@@ -29,6 +29,7 @@ void MakeHelpAnOption(std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments.front() != "help") return;
   arguments.erase(arguments.begin());
   arguments.resize(std::min<std::size_t>(arguments.size(), 1));
+  if (arguments == std::vector<std::string>{"help"}) arguments.clear();
   arguments.emplace_back("--help");
 }
 
@@ -50,7 +51,7 @@ int Run(std::vector<std::string> arguments) {
   AddDoctorCommand(app, exit_status);
   AddCtlCommand(app, exit_status);
   AddGenerateCommand(app, exit_status);
-  // Commands that are added later would have it, too.
+  // The footer is set last: CLI11 copies it to commands that are added after it.
   app.footer(
       "Run 'tmprof help COMMAND' for a command's options, and 'man tmprof-COMMAND' for details.\n\n"
       "Examples:\n"

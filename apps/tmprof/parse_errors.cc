@@ -63,8 +63,8 @@ Error Unexpected(const CLI::App& command, const std::vector<std::string>& words)
   }
   word = std::ranges::find_if(words, is_left);
   return BadInput("use argument", word == words.end() ? "" : *word,
-                  fmt::format("'{}' takes no more of them", FullName(command)),
-                  SeeHelp(command, "what it takes"));
+                  fmt::format("'{}' takes no further arguments", FullName(command)),
+                  SeeHelp(command, "the arguments that it takes"));
 }
 
 // Splits "A SEPARATOR B"; B is empty where there is no separator.
@@ -78,6 +78,7 @@ std::pair<std::string, std::string> Halves(const std::string& text, std::string_
 
 std::string Nearest(std::string_view word, std::span<const std::string> names) {
   constexpr std::size_t kFewestLetters = 3;  // that begin a name and tell it
+  constexpr std::size_t kLettersPerSlip = 4;
   const auto letters = [](std::string_view text) {
     text.remove_prefix(std::min(text.find_first_not_of('-'), text.size()));
     return text;
@@ -87,8 +88,11 @@ std::string Nearest(std::string_view word, std::span<const std::string> names) {
     if (meant.size() >= kFewestLetters && letters(name).starts_with(meant)) return name;
   }
   std::string nearest;
-  std::size_t fewest = meant.size() / 3 + 1;
+  std::size_t fewest = std::max<std::size_t>(meant.size() / kLettersPerSlip, 1) + 1;
   for (const std::string& name : names) {
+    // One slip makes another word of a short one.
+    const bool is_short = meant.size() < kLettersPerSlip;
+    if (is_short && !letters(name).starts_with(meant.substr(0, 1))) continue;
     const std::size_t slips = Slips(meant, letters(name));
     if (slips >= fewest) continue;
     fewest = slips;
@@ -104,8 +108,9 @@ std::string DidYouMean(std::string_view word, std::span<const std::string> names
 }
 
 Error UnknownCommand(const CLI::App& app, const std::string& word) {
-  std::vector<std::string> names{"help"};
+  std::vector<std::string> names;
   for (const CLI::App* command : ShownCommands(app)) names.push_back(command->get_name());
+  names.emplace_back("help");
   return BadInput("run command", word, fmt::format("{} has no such command", app.get_name()),
                   DidYouMean(word, names, fmt::format("'{} help' lists all", app.get_name())));
 }

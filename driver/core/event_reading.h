@@ -16,7 +16,7 @@
 /* The value at which counts saturate: the largest one that is not TMPROF_UNKNOWN. */
 #define TMPROF_MAX_COUNT (TMPROF_UNKNOWN - 1)
 
-/* A reading in perf's terms: the time that the event existed, and its time on a counter. */
+/* A reading of perf: its count, the time that it was enabled, and its time on a counter. */
 struct tmprof_event_reading {
 	__u64 count;
 	__u64 enabled_ns;

@@ -534,7 +534,8 @@ static inline void tmprof_regions_fit(struct tmprof_region_set *set,
 	if (longest_ns < 2 * bounds->aggregation_ns)
 		longest_ns = 2 * bounds->aggregation_ns;
 	if (took_ns > longest_ns) {
-		/* Number of regions that took `took_ns`, at most max_regions. */
+		/* Assumed number of regions that took `took_ns`: twice those now, at most
+		 * max_regions. */
 		__u64 there = most < 2 * set->count ? most : 2 * set->count;
 		/* In ppm, so that a long interval times many regions fits. */
 		__u64 fewer = there * (longest_ns * 1000 / (took_ns / 1000 + 1)) / 1000000;

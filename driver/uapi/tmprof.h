@@ -77,9 +77,9 @@ enum tmprof_features {
 };
 
 /*
- * ADD_TARGET, REMOVE_TARGET, GET_TARGET. A target is one address space: the one that the process
- * executes now, in any of its threads and after any exec. Children are targets of their own, added
- * by the caller.
+ * ADD_TARGET, REMOVE_TARGET, GET_TARGET. A target is the address space that the process executes
+ * now, whichever of its threads is named. After an exec the target is the new address space.
+ * The caller adds children as targets of their own.
  *
  * ADD_TARGET errors: ESRCH no such process in the caller's pid namespace, or it has exited, or its
  * start time is another; EINVAL a kernel thread; EEXIST already a target; ENOSPC max_targets;

@@ -47,8 +47,8 @@ __attribute__((always_inline)) inline void* Allocated(void* object, std::uint64_
   return object;
 }
 
-// Returns if the object was tracked. Precondition: it is not freed yet, because another thread may
-// get its address afterwards.
+// Returns true if the object was tracked. Precondition: it is not freed yet, because another thread
+// may get its address afterwards.
 bool Freeing(void* object);
 
 void TellOfRange(LogEventKind kind, const void* start, std::uint64_t bytes);

@@ -118,6 +118,16 @@ TEST(Wrapped, BreaksBetweenWordsAndIndentsLaterLines) {
   EXPECT_EQ(Wrapped("longerthannine x", 9, 0, 0), "longerthannine\nx");
 }
 
+TEST(Help, OfHelpIsTheWholeHelp) {
+  const Outcome asked = Tmprof({"help", "help"});
+  EXPECT_EQ(asked.out, Tmprof({"help"}).out);
+  EXPECT_EQ(asked.status, 0);
+}
+
+TEST(Errors, RepeatATimeAsItWasTyped) {
+  EXPECT_THAT(Tmprof({"record", "-d", ".", "true"}).err, HasSubstr("'.'"));
+}
+
 TEST(Nearest, TakesSlipsOfThePen) {
   const std::vector<std::string> names{"--record", "--report", "--duration"};
   EXPECT_EQ(Nearest("--recrod", names), "--record");
@@ -130,6 +140,7 @@ TEST(Nearest, IsEmptyForAnotherWord) {
   const std::vector<std::string> names{"record", "report"};
   EXPECT_EQ(Nearest("xyzzy", names), "");
   EXPECT_EQ(Nearest("r", names), "");
+  EXPECT_EQ(Nearest("--wid", std::vector<std::string>{"--pid"}), "");
   EXPECT_EQ(Nearest("", names), "");
 }
 
