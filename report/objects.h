@@ -44,7 +44,7 @@ struct ElementsRow {
   std::uint64_t element_bytes = 0;
   std::uint64_t elements = 0;
   std::uint64_t accessed = 0;  // elements with an access
-  // By accesses, descending, then by index; no element without an access.
+  // Sorted by accesses, descending, then by index; no element has none.
   std::vector<Element> hottest;
 };
 

@@ -200,7 +200,7 @@ std::string ZshCompletion(const CLI::App& app) {
     }
     text += "            esac\n            ;;\n    esac\n";
   }
-  // As an autoloaded function it is run at its first use; a sourced file registers it.
+  // Zsh runs an autoloaded file at its first use; a sourced file registers the function.
   return text +
          fmt::format(
              "}}\n"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with a command line, in the words of the programs instead of CLI11's.
+// Says what is wrong with a command line, in the words of the programs instead of CLI11's.
 
 #pragma once
 

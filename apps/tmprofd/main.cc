@@ -53,7 +53,7 @@ std::string Manual(const CLI::App& app) {
       app);
 }
 
-// What the build asks for with --generate.
+// The build asks for one of these with --generate.
 std::string Generated(const CLI::App& app, const std::string& what) {
   if (what == "bash") return BashCompletion(app);
   if (what == "zsh") return ZshCompletion(app);

@@ -9,10 +9,10 @@
  *
  *	bytes <= 16.4 per page + 8 KiB + 4 KiB per 16 TiB of address space touched
  *
- * Of the 0.4, 0.2 come from sharing only while it gains 4 entries per leaf, the rest from half-full
- * branches. Pages in ascending order take 12.1 bytes. (A table with one array of counters per 2 MiB
- * block was refused: a lone page costs it the whole array. A hash table was refused: it is half
- * empty after it has grown, and needs a sort to be read.)
+ * Sharing only while it gains 4 entries per leaf takes 0.2 of the 0.4 bytes. Half-full branches
+ * take the rest. Pages in ascending order take 12.1 bytes. (A table with one array of counters
+ * per 2 MiB block was refused: a lone page costs it the whole array. A hash table was refused: it
+ * is half empty after it has grown, and needs a sort to be read.)
  *
  * No locking: callers serialise. Adding may allocate, so it runs where `memory->allocate` may.
  */

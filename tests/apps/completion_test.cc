@@ -49,7 +49,7 @@ class BashCompletion : public Completion {
  protected:
   void SetUp() override { Prepare("bash"); }
 
-  // What bash would offer for the last of `words`.
+  // Returns the words that bash would offer for the last of `words`.
   std::vector<std::string> Offered(const std::vector<std::string>& words) {
     const std::string& program = words.front();
     std::string script = "source " + folder_.File(program + ".bash") + "\nCOMP_WORDS=(";

@@ -84,14 +84,14 @@ TEST(ChooseAccounts, AMergeHasTheHeaviersBits) {
   ExpectBoth(Choose({0.1, 0}, {0.3, 9}, {0.6, 1}), kSuspicion, 0.3, kNow, 0.7);
 }
 
-// By hand: .5 x .3 / .8 x 2^2 = .75 for the older two, .3 x .2 / .5 x 3^2 = 1.08 for the newer.
-// Undivided these would be .6 and .54, with the distances themselves .375 and .36.
+// Calculated by hand: .5 x .3 / .8 x 2^2 = .75 for the older two, .3 x .2 / .5 x 3^2 = 1.08 for the
+// newer. Undivided these would be .6 and .54, with the distances themselves .375 and .36.
 TEST(ChooseAccounts, LossGoesByTheSquareOfTheDistance) {
   ExpectBoth(Choose({0.5, 0}, {0.3, 2}, {0.2, 5}), kEver, 0.8, kNow, 0.2);
 }
 
-// By hand: .7 x .2 / .9 x 2^2 = .622 for the older two, .2 x .1 / .3 x 2.93^2 = .572 for the newer.
-// By the lesser weight of each two it would be .8 and .858, by distances 2 and 2.93.
+// Calculated by hand: .7 x .2 / .9 x 2^2 = .622 for the older two, .2 x .1 / .3 x 2.93^2 = .572 for
+// the newer. By the lesser weight of each two it would be .8 and .858, by distances 2 and 2.93.
 TEST(ChooseAccounts, LossGoesByBothWeights) {
   ExpectBoth(Choose({0.7, 0}, {0.2, 2}, {0.1, 4.93}), kEver, 0.7, kSuspicion, 0.2 + 0.1);
 }

@@ -1429,6 +1429,15 @@ class WholeClearTest : public ScanEngineTest {
     for (SimulatedProcess::Page& page : process.pages) page.shared = true;
     return process;
   }
+  // The pages of so many tables of 64 are shared, and the other tables are huge pages.
+  SimulatedProcess& AddSharedBesideHuge(std::size_t shared_tables) {
+    SimulatedProcess& process = AddShared(std::vector<double>(64 * kTable, 5.0));
+    for (std::size_t i = shared_tables * kTable; i < process.pages.size(); ++i)
+      process.pages[i].shared = false;
+    for (std::size_t i = shared_tables; i < 64; ++i)
+      process.MakeHuge(kStart + PageCount(i * kTable));
+    return process;
+  }
   void Record(seconds length) {
     for (seconds done{0}; done < length; ++done) {
       Run(seconds(1));
@@ -1647,11 +1656,7 @@ TEST_F(WholeClearTest, AFewSharedPagesAreNotWorthCuttingTheOthersLadders) {
 
 // The shared pages are 1 024 of 1 086 entries, and a thirty-second of the memory.
 TEST_F(WholeClearTest, SharedPagesBesideManyHugeOnesAreNotWorthCuttingTheirLadders) {
-  SimulatedProcess& process = AddShared(std::vector<double>(64 * kTable, 5.0));
-  const Vpn shared_end = kStart + PageCount(2 * kTable);
-  for (std::size_t i = 2 * kTable; i < process.pages.size(); ++i) process.pages[i].shared = false;
-  for (Vpn table = shared_end; table < process.range().end; table = table + kTablePages)
-    process.MakeHuge(table);
+  SimulatedProcess& process = AddSharedBesideHuge(2);
   Start({.overhead_share = 0.01});
   Record(seconds(10));
   EXPECT_EQ(process.whole_clears, 0U);
@@ -1659,11 +1664,7 @@ TEST_F(WholeClearTest, SharedPagesBesideManyHugeOnesAreNotWorthCuttingTheirLadde
 }
 
 TEST_F(WholeClearTest, SharedPagesThatAreAThirdOfTheMemoryBesideHugeOnesAreCleared) {
-  SimulatedProcess& process = AddShared(std::vector<double>(64 * kTable, 5.0));
-  const Vpn shared_end = kStart + PageCount(22 * kTable);
-  for (std::size_t i = 22 * kTable; i < process.pages.size(); ++i) process.pages[i].shared = false;
-  for (Vpn table = shared_end; table < process.range().end; table = table + kTablePages)
-    process.MakeHuge(table);
+  SimulatedProcess& process = AddSharedBesideHuge(22);
   Start({.overhead_share = 0.01});
   Record(seconds(10));
   EXPECT_GT(process.whole_clears, 5U);
