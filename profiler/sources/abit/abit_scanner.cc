@@ -28,6 +28,7 @@
 #include "profiler/sources/abit/punctual_thread.h"
 #include "profiler/sources/abit/region_engine.h"
 #include "profiler/sources/abit/scan_engine.h"
+#include "profiler/sources/abit/short_waits.h"
 #include "profiler/sources/abit/switch_clock.h"
 
 namespace tmprof::abit {
@@ -174,7 +175,8 @@ class AbitScanner::Worker {
       const MonotonicTime next = engine_->Step();
       if (callers_ > 0) {
         Wait(lock, kLongestWait);
-      } else if (const MonotonicTime now = kernel_->Now(); next > now) {
+      } else if (const MonotonicTime now = kernel_->Now();
+                 !short_waits_.Spins(now, next) && next > now) {
         Wait(lock, std::min(next - now, kLongestWait));
       }
     }
@@ -199,6 +201,7 @@ class AbitScanner::Worker {
 
   std::unique_ptr<AbitKernel> kernel_;
   std::unique_ptr<Engine> engine_;
+  ShortWaits short_waits_;
   std::mutex mutex_;
   UniqueFd changed_;             // a caller has been served
   std::atomic<int> callers_{0};  // waiting for the mutex

@@ -43,6 +43,8 @@ constexpr nanoseconds kLongestPlanPause = seconds(60);
 constexpr nanoseconds kLongestBudgetWait = milliseconds(20);
 // Targets whose turns are to come wake the scanner.
 constexpr nanoseconds kLongestTurnWait = seconds(1);
+// The scanner looks again so much later whether a target has got a CPU. It spins for shorter times.
+constexpr nanoseconds kShortestSleep = microseconds(50);
 constexpr nanoseconds kAfterFailedVisit = microseconds(500);
 // How the scanner waits for a target that has left the CPU: at this pace for so many reads, which
 // covers a few time slices of others, then at growing intervals.
@@ -338,7 +340,7 @@ ScanEngine::Wait ScanEngine::WaitFor(ScanTarget& target, nanoseconds cpu, nanose
     // It may stay on the CPU for longer than it ever did: no switch tells that.
     const nanoseconds takes = target.pace.Takes(left, running.threads);
     if (running.threads > 0) return {.until = now + takes};
-    return {.until = now + std::max(takes, target.pace.rests(now) ? kRestingLook : kShortestWait)};
+    return {.until = now + std::max(takes, target.pace.rests(now) ? kRestingLook : kShortestSleep)};
   }
   if (running.threads > 0) {
     target.wakes_since.reset();
@@ -350,14 +352,14 @@ ScanEngine::Wait ScanEngine::WaitFor(ScanTarget& target, nanoseconds cpu, nanose
   if (target.wakes_since && !target.handle->WillWake() &&
       running.cpu - *target.wakes_since < kShortStay) {
     target.wakes_since.reset();
-    target.no_wake_before = now + std::max(left, kShortestWait);
+    target.no_wake_before = now + std::max(left, kShortestSleep);
     return {.until = target.no_wake_before};
   }
   target.wakes_since = running.cpu;
   target.WakeAt(running.cpu);
   // It may have got a CPU just before.
   const auto again = target.Running(now);
-  return {.until = again && again->threads > 0 ? now + kShortestWait : kNever};
+  return {.until = again && again->threads > 0 ? now + kShortestSleep : kNever};
 }
 
 // Puts its next turn off by so much of its CPU time. False: its clock is not exact.
