@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evidence of spans, and apart from it that of single pages within the regions among them: a
 // region's accessed bits are of all of it, a sample is of its page, whichever regions come and go
-// around that. docs/accuracy.md ("Pages within regions") derives how both make a score.
+// around that. docs/design/regions.md derives how both make a score.
 
 #pragma once
 

@@ -8,7 +8,7 @@
 namespace tmprof {
 namespace {
 
-// docs/accuracy.md ("How long evidence lasts") tells what these figures come from.
+// docs/design/changing-rates.md gives the reasons for these figures.
 
 // Age at which learned evidence weighs half.
 constexpr double kLearnedHalfLifeSeconds = 60;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learns how long a program's access rates last, from pages that are probed again. docs/accuracy.md
-// ("How long evidence lasts") derives it. Only rank/ uses it.
+// Learns how long a program's access rates last, from pages that are probed again. It is derived
+// in docs/design/changing-rates.md. Only rank/ uses it.
 
 #pragma once
 

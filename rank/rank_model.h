@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns evidence into scores. docs/accuracy.md derives the rate model.
+// Turns evidence into scores. docs/design/estimator.md derives the rate model.
 
 #pragma once
 

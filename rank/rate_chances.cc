@@ -21,7 +21,7 @@ constexpr std::size_t kSpansForBounds = 1024;
 constexpr std::size_t kGridError = 2;
 
 // This part of the pages in use may have been taken for idle, or the other way around. It was 0.02
-// to 0.09 in recorded programs: docs/accuracy.md ("Working set and idle memory").
+// to 0.09 in recorded programs: docs/design/working-set.md.
 constexpr double kModelError = 0.1;
 
 // If no access of a page is seen, it has at most so many expected accesses, with a confidence of 95

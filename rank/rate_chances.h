@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tells how likely pages are accessed so often, or not at all, and how far sums of such chances may
-// be off. docs/accuracy.md ("Working set and idle memory") derives it. Other folders ask
+// be off. docs/design/working-set.md derives it. Other folders ask
 // TotalRanker.
 
 #pragma once

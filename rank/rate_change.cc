@@ -26,7 +26,7 @@ constexpr double kGoneHalfLifeSeconds = 6;
 // Below, a change is not worth remembering.
 constexpr double kUnlikely = 0.02;
 // A change just now is suspected if the visit makes it so many times as likely as it was before
-// anything was seen. docs/accuracy.md has what other figures cost.
+// anything was seen. docs/design/changing-rates.md has the cost of other figures.
 constexpr double kSpeaksForAChange = 1.5;
 
 // Blur of the likelihoods from which it is learned how long rates last: standard deviation of the

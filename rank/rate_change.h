@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spans whose access rate is no longer what older accessed bits tell of. docs/accuracy.md ("Rates
-// that change, as they come in") derives it. Only rank/ uses it.
+// Spans whose access rate is no longer what older accessed bits tell of. It is derived in
+// docs/design/changing-rates.md. Only rank/ uses it.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accesses over a stretch of time in which rates may change. docs/accuracy.md ("Over a whole
-// trace") derives it.
+// Accesses over a stretch of time in which rates may change. It is derived in
+// docs/design/whole-trace.md.
 
 #pragma once
 

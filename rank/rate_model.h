@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Access rates from accessed bits and address samples, merged by how well each is known.
-// docs/accuracy.md derives it and gives the figures.
+// docs/design/estimator.md derives it and gives the figures.
 
 #pragma once
 

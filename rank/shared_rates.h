@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Infers from one process's accesses to shared memory those of another. docs/accuracy.md ("Pages
-// that several processes map") derives it. Only rank/ uses it.
+// Infers from one process's accesses to shared memory those of another. It is derived in
+// docs/design/sharing.md. Only rank/ uses it.
 
 #pragma once
 

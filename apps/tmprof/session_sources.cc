@@ -26,8 +26,8 @@ namespace {
 
 // The clock sampler's share of the overhead budget where both kinds of source run. A cleared
 // accessed bit costs some 0.4 us and tells a page's rate to a factor of e; a clock sample costs
-// some 40 us and tells of one page (docs/accuracy.md, "What a recording costs"). What is left to it
-// suffices for the gate, which needs 16 samples.
+// some 40 us and says something of one page (docs/design/budget.md). The rest suffices for the
+// gate, which needs 16 samples.
 constexpr double kClockShareOfBudget = 0.05;
 
 // Of one CPU, for the accessed-bit scanner itself: who grants the targets' time grants that, too.

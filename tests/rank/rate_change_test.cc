@@ -352,7 +352,7 @@ TEST_F(RateChangesTest, TakesNoSampleAndNoTruthForALook) {
   EXPECT_TRUE(changes_.suspected().chance.empty());
 }
 
-// Reads that came late tell of references, but not when they were (docs/accuracy.md, "Late reads").
+// Stale reads add references, but do not say when they were (docs/design/ladder.md).
 TEST_F(RateChangesTest, SuspectsNothingForLooksThatKeptNoTime) {
   EpochProfile older = Epoch(0, All(false));
   older.pages.looks.assign(kPages, 1000);

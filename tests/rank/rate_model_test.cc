@@ -55,7 +55,7 @@ CaseAccuracy RunCase(const Case& c) {
   const CaseAccuracy a{judge(simulation::ReferencesOnly(seen)),
                        judge(simulation::SamplesOnly(seen)), judge(simulation::Sum(seen)),
                        judge(simulation::GammaPoisson(seen)), judge(simulation::Combined(seen))};
-  // The table of docs/accuracy.md.
+  // The table of docs/design/estimator.md.
   std::printf("| %s", c.name.c_str());
   for (const Accuracy& one : {a.references, a.samples, a.sum, a.gamma, a.combined}) {
     std::printf(" | %.2f / %.2f", one.recall_sixteenth, one.coverage_eighth);

@@ -300,7 +300,7 @@ TotalAccuracy Simulate(const std::string& name, simulation::Rates (*rates_of)(st
   return a;
 }
 
-// The table of docs/accuracy.md.
+// The table of docs/design/whole-trace.md.
 TEST(TotalRankerMonteCarlo, LosesNothingWhereRatesHold) {
   constexpr double kNoise = 0.01;
   for (const int epochs : {8, 32}) {

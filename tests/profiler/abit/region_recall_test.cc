@@ -31,7 +31,7 @@ constexpr double kSamplesPerSecond = 100;  // of the clock
 constexpr int kPhases = 5;                 // the first, in which regions begin, does not count
 constexpr int kSeeds = 4;
 constexpr milliseconds kEpoch{100};
-// As measured on a busy guest (docs/accuracy.md).
+// Prices as measured on a busy guest (docs/design/budget.md).
 constexpr CostModel kCost{.ns_per_set = 250, .ns_per_look = 6'400, .ns_per_point = 12'000};
 
 // The weight of the page at `rank` from where a phase begins.
