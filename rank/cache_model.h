@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tells without a single sample which accesses reach memory: those that a last-level cache of a
-// known size has no room for. docs/accuracy.md ("Without samples of misses") describes it.
+// known size has no room for. docs/design/memory-model.md describes it.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The possible hit rates of a tier 1 of some capacities, as far as the evidence tells, and their
-// errors. docs/accuracy.md ("Hit rates that need no replay") derives them.
+// errors. docs/design/hit-rates.md derives them.
 
 #pragma once
 

@@ -24,8 +24,7 @@ namespace {
 constexpr int kMemoryDraws = 64;
 constexpr std::uint64_t kSeed = 1;
 // The model has errors of its own: worths of pages of one rate do not follow a Gamma distribution,
-// and the worth is no curve of few pieces. docs/accuracy.md ("Accesses to memory") has the size of
-// the errors.
+// and the worth is no curve of few pieces. docs/design/hit-rates.md has the size of the errors.
 constexpr double kMemoryModelError = 0.02;
 // Pages whose rates differ by less than this part of an octave count as alike.
 constexpr int kStepsPerOctave = 8;

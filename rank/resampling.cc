@@ -15,7 +15,7 @@ constexpr std::size_t kEnoughGroups = 16;
 // Enough to know a standard deviation to an eighth.
 constexpr int kDraws = 32;
 // The model errs itself: times are known to a quarter of an octave, and rates to a step of the
-// grid. docs/accuracy.md ("Hit rates that need no replay") has by how much.
+// grid. docs/design/hit-rates.md has the error.
 constexpr double kModelError = 0.02;
 // A rate that no bit tells may be so many times what it is taken for. This is a choice: nothing was
 // measured.

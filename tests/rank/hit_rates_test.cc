@@ -102,7 +102,7 @@ struct Told {
         attained(ShareOfTheFirst(ranked, ranked.size() / 8)),
         hit(AtAnEighth(ranker)) {}
 
-  // A row of a table of docs/accuracy.md.
+  // A row of a table of docs/design/hit-rates.md.
   std::string Row() const {
     return fmt::format("{:.3f} | {:.3f} [{:.3f}, {:.3f}] | {:.3f} | {:.3f} [{:.3f}, {:.3f}] |",
                        best, hit.oracle->value, hit.oracle->low, hit.oracle->high, attained,
