@@ -14,7 +14,7 @@
 //
 // Fields are as wide as their operands, so that each addition or multiplication takes one
 // instruction with an operand in memory. Counts slow down a program that searches a tree mostly
-// because fewer of its instructions are in flight at once (docs/results.md).
+// because fewer of its instructions are in flight at once (bench/results/objects.md).
 
 #pragma once
 

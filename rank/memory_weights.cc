@@ -80,8 +80,8 @@ constexpr double kSmallestCache = kBasePageBytes;
 constexpr double kSamplesMore = 0.5;
 
 // Shapes of the rates of a page's lines, from 1/32, where a few lines have nearly all accesses, to
-// 128, where all lines are used alike. Real programs lie anywhere between (docs/results.md,
-// "Ranked by a model of the cache"), and accessed bits do not tell where.
+// 128, where all lines are used alike. Real programs lie anywhere between
+// (bench/results/memory.md, "Pairs of clock samples"), and accessed bits do not show where.
 constexpr std::array kEvenness = {1.0 / 32, 1.0 / 8, 1.0 / 2, 2.0, 128.0};
 
 // Joins similar rows without samples. Rows with samples have rounded rates, too: a rate of their

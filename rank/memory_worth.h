@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Learns how many accesses to memory a page of a given access rate makes, from samples of such
-// accesses. docs/design/memory-model.md describes it, docs/results.md gives figures.
+// accesses. docs/design/memory-model.md describes it, bench/results/memory.md gives figures.
 
 #pragma once
 

@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kCurve = "curve";
 // Ten seconds of a program that keeps a CPU at 5 % busy and reaches memory 3 million times a second
-// of CPU time (docs/results.md: zipf, sqlite3) are then 370 samples, where 300 are enough.
+// of CPU time (bench/results/memory.md: zipf, sqlite3) are then 370 samples, where 300 are enough.
 constexpr unsigned kSampleRate = 4;
 
 struct CurveOptions {

@@ -101,7 +101,7 @@ class Opening {
     using Mode = abit::ScanOptions::Mode;
     if (Wants(kDriverSource) || (any_ && !Wants(kAbitBpfSource))) {
       // The driver's own thread looks at regions by one bit, and finds more for less
-      // (docs/results.md).
+      // (bench/results/regions.md).
       scan.mode = choice_.abit.mode.value_or(Mode::kPlain);
       auto scanner = OpenDriver(scan);
       if (scanner) return TakeScanner(*std::move(scanner), scan.mode, kDriverSource);

@@ -216,7 +216,7 @@ bool RegionEngine::PrepareRegions(RegionTarget& target, MonotonicTime now) {
     target.steps = 0;
     target.took = nanoseconds(0);
     // Two runs of seven found little of a hot range where regions joined by chance
-    // (docs/results.md).
+    // (bench/results/regions.md).
     target.set.join_by_chance = false;
     target.held_up = true;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What regions find of programs whose accesses are known, in virtual time: one page in eight, over
-// a phase, within 1 % of the program's CPU time. Prints the table of docs/results.md.
+// a phase, within 1 % of the program's CPU time. Prints the table of bench/results/regions.md.
 
 #include <gtest/gtest.h>
 
