@@ -59,6 +59,10 @@ class CheckProse(unittest.TestCase):
         for text in ['"' + "a " * 30 + '"', "[" + "a " * 30 + "](b.md)", ", ".join(["`a`"] * 30) + " and `b`"]:
             self.assert_allowed({"new/a.md": f"The page names {text}.\n"})
 
+    def test_begins_a_sentence_at_code_a_link_and_a_quotation(self):
+        for word in ["`a`", "[a](b.md)", '"a"']:
+            self.assert_allowed({"new/a.md": f"{SHORT}{'Word ' * 14}word. {word} {'word ' * 14}word.\n"})
+
     def test_refuses_a_mean_over_16_words(self):
         self.assert_refused({"new/a.md": " ".join(["word"] * 17) + ".\n"}, "mean is 17.0, its limit 16")
 
