@@ -25,8 +25,8 @@ Result<SampleRate> ParseSampleRate(std::string_view text);
 // Accesses to memory between two samples, of samplers whose every sample is one. This is a choice:
 // programs that missed 1.3 to 4.1 million times in a second of CPU time in the virtual machine
 // (bench/results/memory.md) got 80 to 250 samples at 1x, so that the 300 that a rank by memory
-// wants (docs/design/hit-rates.md) take 1 to 4 s. One that misses 100 million times would get 6100. The
-// period is fixed: with a frequency instead, a sample would stand for a number of accesses that
+// wants (docs/design/hit-rates.md) take 1 to 4 s. One that misses 100 million times would get 6100.
+// The period is fixed: with a frequency instead, a sample would stand for a number of accesses that
 // differs by target and by time.
 constexpr std::uint64_t MissPeriod(SampleRate rate) {
   return 16'384 / static_cast<std::uint64_t>(rate);
