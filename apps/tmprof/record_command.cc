@@ -334,6 +334,9 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& launched, i
                    "Observe at most this many processes, the busiest")
       ->type_name("N")
       ->check(WholeNumber(1));
+  command->add_flag("--calibrate", options->sources.calibrates,
+                    "Measure again what accessed bits and samples cost a program here\n"
+                    "Otherwise figures of an earlier start are used, at most a day old.");
   command
       ->add_option("--seed", options->sources.seed,
                    "Seed of the order of scans and of the choice of pages\n"

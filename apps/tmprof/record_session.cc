@@ -165,6 +165,10 @@ std::vector<Setting> SettingsInForce(const RecordOptions& options, const Session
     settings.push_back(
         {"ns-per-look", fmt::format("{:.0f} (assumed)", *opened.assumed_ns_per_look)});
   }
+  if (const auto age = opened.calibration_age) {
+    settings.push_back(
+        {"calibrated", FormatDuration(std::chrono::round<std::chrono::seconds>(*age)) + " before"});
+  }
   if (const auto assumed = opened.calibration.assumed_ns_per_point) {
     settings.push_back({"ns-per-point", fmt::format("{:.0f} (assumed)", *assumed)});
   }

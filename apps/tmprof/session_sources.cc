@@ -3,13 +3,18 @@
 #include "apps/tmprof/session_sources.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "apps/tmprof/messages.h"
 #include "apps/tmprof/urgent_scope.h"
+#include "apps/tmprof/version.h"
 #include "profiler/gate/gate.h"
+#include "profiler/kept_figures.h"
 #include "profiler/source_kind.h"
 #include "profiler/sources/abit/abit_scanner.h"
 #include "profiler/sources/abit/auto_engine.h"
@@ -46,9 +51,22 @@ SourceStatus Unavailable(const SourceKind& kind, const Error& error) {
           .note = error.Message()};
 }
 
+constexpr std::string_view kNsPerSample = "ns-per-sample";
+
+// Tests keep figures apart from those of the machine's user.
+constexpr const char* kRunDirectory = "TMPROF_RUN_DIRECTORY";
+
+KeptFigures FiguresOfMachine(const SourceChoice& choice) {
+  const char* const directory = std::getenv(kRunDirectory);
+  return KeptFigures(
+      directory != nullptr ? directory : kKeptFiguresDirectory, ThisMachine(kVersion),
+      choice.calibrates ? KeptFigures::Use::kKeepOnly : KeptFigures::Use::kLoadAndKeep);
+}
+
 class Opening {
  public:
-  explicit Opening(const SourceChoice& choice) : choice_(choice), any_(Names("auto")) {}
+  explicit Opening(const SourceChoice& choice)
+      : choice_(choice), any_(Names("auto")), kept_(FiguresOfMachine(choice)) {}
 
   Result<SessionSources> Run() {
     session_.perf = std::make_unique<KernelPerfApi>();
@@ -109,12 +127,12 @@ class Opening {
     }
     if (!any_ && !Wants(kAbitBpfSource)) return;
     scan.mode = choice_.abit.mode.value_or(Mode::kLadder);
-    auto scanner = abit::AbitScanner::Open({.scan = scan});
+    auto scanner = abit::AbitScanner::Open({.scan = scan, .way = {}, .kept = kept_});
     if (!scanner) return Refuse(kAbitBpfSource, scanner.error());
     TakeScanner(*std::move(scanner), scan.mode, kAbitBpfSource);
   }
 
-  static Result<std::unique_ptr<abit::AbitScanner>> OpenDriver(const abit::ScanOptions& scan) {
+  Result<std::unique_ptr<abit::AbitScanner>> OpenDriver(const abit::ScanOptions& scan) {
     auto device = driver::OpenDevice();
     if (!device) return Fail(std::move(device.error()));
     // One bit a monitoring interval is what the driver looks at by itself.
@@ -146,13 +164,14 @@ class Opening {
       };
     }
     return abit::AbitScanner::Open(driver::MakeDriverAbitKernel(*session), kDriverSource, scan,
-                                   make_engine, make_kernel);
+                                   make_engine, make_kernel, kept_);
   }
 
   void TakeScanner(std::unique_ptr<abit::AbitScanner> scanner, abit::ScanOptions::Mode mode,
                    const SourceKind& kind) {
     session_.abit.mode = mode;
     session_.calibration = scanner->calibration();  // the clock's comes later
+    session_.calibration_age = scanner->calibration_age();
     if (!session_.calibration.ns_per_look)
       session_.assumed_ns_per_look = scanner->options().cost.ns_per_look;
     const auto& warnings = scanner->warnings();
@@ -223,9 +242,24 @@ class Opening {
   void OpenClock(double max_overhead) {
     ClockSampler::Options options{.max_overhead = max_overhead, .ns_per_sample = {}};
     if (auto misses = MissEvent(encode_)) options.misses = *std::move(misses);
+    const auto before = kept_.Load(kClockSource.name, session_.clock->Now());
+    if (before) {
+      const auto price = before->figures.find(kNsPerSample);
+      if (price != before->figures.end() && price->second > 0 &&
+          price->second <= kBelievedNsPerSample)
+        options.ns_per_sample = price->second;
+    }
     auto sampler = ClockSampler::Create(*session_.perf, *session_.clock, options);
     if (!sampler) return Refuse(kClockSource, sampler.error());
-    session_.calibration.ns_per_sample = (*sampler)->ns_per_sample();
+    const double ns_per_sample = (*sampler)->ns_per_sample();
+    session_.calibration.ns_per_sample = ns_per_sample;
+    if (!options.ns_per_sample && ns_per_sample <= kBelievedNsPerSample) {
+      // Who cannot keep it measures it again at the next start.
+      (void)kept_.Keep(kClockSource.name, {{std::string(kNsPerSample), ns_per_sample}},
+                       session_.clock->Now());
+    } else if (options.ns_per_sample && !session_.calibration_age) {
+      session_.calibration_age = before->age;
+    }
     session_.sources.push_back(*std::move(sampler));
   }
 
@@ -257,6 +291,7 @@ class Opening {
 
   const SourceChoice& choice_;
   bool any_;  // the best of each kind that works here, besides those that were named
+  const KeptFigures kept_;
   const EventEncoder encode_ = WithVirtualPmu(kPmuDevices, EncodeWithPfm);
   tmprof_region_params regions_{};
   GateMode gate_mode_;

@@ -57,6 +57,7 @@ struct SourceChoice {
   std::string gate = "auto";   // auto, off, or a list of llc and tlb
   std::uint64_t seed = 1;      // of the scanner's rotation
   abit::AgeingUse ageing = abit::AgeingUse::kOff;
+  bool calibrates = false;  // prices are measured again, although an earlier start has kept some
 };
 
 // Returns a warning if ageing is asked for, and this source does not clear whole processes.

@@ -65,6 +65,26 @@ TEST_P(EachSource, SeesPagesOfABusyProgram) {
   }
 }
 
+TEST_F(Recording, FiguresOfThisMachineAreKeptForTheNextStart) {
+  const Json row = DoctorRow("clock");
+  if (!row["usable"].get<bool>()) GTEST_SKIP() << row["detail"].get<std::string>();
+  const auto is_kept = [this](const std::string& options) {
+    const Outcome outcome = RunProgram({"bash", "-c",
+                                        "export TMPROF_RUN_DIRECTORY=" + trace_ + ".run; " +
+                                            TmprofPath() + " record --source clock --gate off " +
+                                            options + " -o " + trace_ + " -- sleep 0.1"});
+    EXPECT_EQ(outcome.status, 3) << outcome.err;
+    return Tmprof({"report", trace_, "--view", "summary"}).out.find("\ncalibrated ") !=
+           std::string::npos;
+  };
+  EXPECT_FALSE(is_kept(""));
+  if (!std::filesystem::exists(trace_ + ".run/clock"))
+    GTEST_SKIP() << "this machine is too busy for a price that is worth keeping";
+  EXPECT_TRUE(is_kept(""));
+  EXPECT_FALSE(is_kept("--calibrate"));
+  EXPECT_TRUE(is_kept(""));
+}
+
 const std::vector<Way> kWays{
     {"AbitLadder", "abit-bpf", {"--source abit-bpf"}},
     {"AbitPlain", "abit-bpf", {"--source abit-bpf --abit full,plain"}},

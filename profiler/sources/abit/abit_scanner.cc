@@ -21,6 +21,7 @@
 #include "profiler/capabilities.h"
 #include "profiler/sources/abit/auto_engine.h"
 #include "profiler/sources/abit/calibration.h"
+#include "profiler/sources/abit/kept_calibration.h"
 #include "profiler/sources/abit/linux_abit_kernel.h"
 #include "profiler/sources/abit/memcg_ageing.h"
 #include "profiler/sources/abit/node_map.h"
@@ -237,12 +238,18 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
     }
   }
   const bool has_clock = clock != nullptr;
+  // Another way to read page tables has other prices.
+  const std::optional<KeptFigures> kept = options.way ? std::nullopt : options.kept;
   auto kernel = MakeLinuxAbitKernel(std::move(*reader), std::move(clock));
   ScanOptions scan = options.scan;
   // A scan by regions makes no clears of whole processes.
   std::optional<WholeFlushTrial> trial;
   if (scan.looked != Looked::kRegions) {
-    trial = TryWholeFlush(*kernel);
+    trial = KeptTrial(kept, *kernel).value_or(WholeFlushTrial{});
+    if (trial->tries == 0) {
+      trial = TryWholeFlush(*kernel);
+      Keep(kept, *trial, *kernel);
+    }
     const auto doubt = DoubtOf(*trial);
     scan.can_flush = !doubt;
     if (doubt) {
@@ -267,25 +274,35 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
     }
     return MakeLinuxAbitKernel(*std::move(another), std::move(its_clock));
   };
-  auto scanner = Open(std::move(kernel), kAbitBpfSource, scan, {}, make_kernel);
+  auto scanner = Open(std::move(kernel), kAbitBpfSource, scan, {}, make_kernel, kept);
   if (!scanner) return scanner;
   (*scanner)->warnings_.insert((*scanner)->warnings_.begin(), warnings.begin(), warnings.end());
-  if (trial && MayYetTell(*trial)) (*scanner)->TryFlushesAgain(*trial, options.way);
+  if (trial && MayYetTell(*trial)) (*scanner)->TryFlushesAgain(*trial, options.way, kept);
   return scanner;
 }
 
 Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKernel> kernel,
                                                        const SourceKind& kind, ScanOptions scan,
                                                        const EngineMaker& make_engine,
-                                                       const KernelMaker& make_kernel) {
+                                                       const KernelMaker& make_kernel,
+                                                       std::optional<KeptFigures> kept) {
   // An engine of the caller's that looks at regions from the start clears no page by itself.
   const bool looks_at_regions =
       scan.looked == Looked::kAuto || (scan.looked == Looked::kRegions && !make_engine);
   const bool tries_fast = scan.looked != Looked::kRegions &&
                           scan.mode == ScanOptions::Mode::kLadder && kernel->tells_running_time();
   const bool points = looks_at_regions || tries_fast;
-  auto cost = Calibrate(*kernel, points ? MeasurePoints::kYes : MeasurePoints::kNo);
-  if (!cost) return Fail(std::move(cost.error()));
+  const MeasurePoints measure = points ? MeasurePoints::kYes : MeasurePoints::kNo;
+  std::optional<nanoseconds> age;
+  Result<MeasuredCost> cost = MeasuredCost{};
+  if (auto before = KeptCost(kept, kind.name, measure, *kernel)) {
+    cost = std::move(before->cost);
+    age = before->age;
+  } else {
+    cost = Calibrate(*kernel, measure);
+    if (!cost) return Fail(std::move(cost.error()));
+    Keep(kept, kind.name, *cost, measure, *kernel);
+  }
   scan.cost = PricesOf(*cost);
   scan.clear_loss = cost->clear_loss;
   std::unique_ptr<Engine> engine;
@@ -295,6 +312,7 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKerne
     engine = *std::move(made);
   }
   auto scanner = std::make_unique<AbitScanner>(std::move(kernel), scan, kind, std::move(engine));
+  scanner->calibration_age_ = age;
   scanner->calibration_.ns_per_set = cost->ns_per_set;
   scanner->calibration_.ns_per_look = cost->ns_per_look;
   scanner->calibration_.ns_per_point = cost->ns_per_point;
@@ -309,11 +327,14 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKerne
     // The scanner's thread has its kernel to itself. Each repeat makes its own, as a clock that
     // stays would cost every context switch of the machine. Its BPF programs take long to load if
     // the machine is busy, and an end of the recording waits for that.
-    const auto again = [make_kernel](const MeasuredCost& before,
-                                     const std::stop_token& stop) -> Result<MeasuredCost> {
+    const auto again = [make_kernel, kept, measure, name = kind.name](
+                           const MeasuredCost& before,
+                           const std::stop_token& stop) -> Result<MeasuredCost> {
       auto another = make_kernel();
       if (!another) return Fail(std::move(another.error()));
-      return CalibrateAgain(**another, before, stop);
+      auto better = CalibrateAgain(**another, before, stop);
+      if (better) Keep(kept, name, *better, measure, **another);
+      return better;
     };
     scanner->Follow(std::make_unique<Recalibration>(*cost, again));
   }
@@ -322,11 +343,15 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKerne
 }
 
 // The scanner's thread has the kernel of its own to itself.
-void AbitScanner::TryFlushesAgain(const WholeFlushTrial& before, std::optional<KernelWay> way) {
-  const auto try_again = [way](const WholeFlushTrial& trial, const std::stop_token& stop) {
+void AbitScanner::TryFlushesAgain(const WholeFlushTrial& before, std::optional<KernelWay> way,
+                                  const std::optional<KeptFigures>& kept) {
+  const auto try_again = [way, kept](const WholeFlushTrial& trial, const std::stop_token& stop) {
     auto reader = way ? PageTableReader::Open(*way) : PageTableReader::Open();
     if (!reader) return trial;
-    return TryWholeFlush(*MakeLinuxAbitKernel(*std::move(reader), nullptr), trial, stop);
+    const auto kernel = MakeLinuxAbitKernel(*std::move(reader), nullptr);
+    const WholeFlushTrial more = TryWholeFlush(*kernel, trial, stop);
+    Keep(kept, more, *kernel);
+    return more;
   };
   retrial_ = std::make_unique<WholeFlushRetrial>(before, try_again, kFirstRetrial);
 }

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 
 #include "base/result.h"
 #include "base/trace_info.h"
+#include "profiler/kept_figures.h"
 #include "profiler/probe.h"
 #include "profiler/source.h"
 #include "profiler/source_kind.h"
@@ -31,9 +33,13 @@ class AbitScanner final : public Source {
   struct Options {
     ScanOptions scan;              // `scan.cost` is replaced by the calibration
     std::optional<KernelWay> way;  // unset: the best that works
+    // Has figures of the calibration of an earlier start, and gets those of this one. nullopt, or a
+    // `way`: all is measured.
+    std::optional<KeptFigures> kept = std::nullopt;
   };
 
-  // Takes about a quarter of a second, for the calibration. Fails where doctor says so.
+  // Takes about a second for the calibration, next to nothing where its figures were kept. Fails
+  // where doctor says so.
   static Result<std::unique_ptr<AbitScanner>> Open(const Options& options);
   // The same over a kernel of the caller's. `make_engine` is called with costs that were measured;
   // empty: by `scan.looked`. `make_kernel` makes another one, for costs to be measured again in
@@ -42,7 +48,8 @@ class AbitScanner final : public Source {
   static Result<std::unique_ptr<AbitScanner>> Open(std::unique_ptr<AbitKernel> kernel,
                                                    const SourceKind& kind, ScanOptions scan,
                                                    const EngineMaker& make_engine = {},
-                                                   const KernelMaker& make_kernel = {});
+                                                   const KernelMaker& make_kernel = {},
+                                                   std::optional<KeptFigures> kept = {});
   // No calibration: `options.cost` counts. `engine` is over `kernel`; null: by `options.looked`.
   AbitScanner(std::unique_ptr<AbitKernel> kernel, const ScanOptions& options,
               const SourceKind& kind = kAbitBpfSource, std::unique_ptr<Engine> engine = nullptr);
@@ -62,18 +69,22 @@ class AbitScanner final : public Source {
   const ScanOptions& options() const { return options_; }
   // Measured at the start; it has no ns_per_sample.
   const Calibration& calibration() const { return calibration_; }
+  // Since `calibration` was measured by an earlier start; nullopt: it was measured at this one.
+  std::optional<std::chrono::nanoseconds> calibration_age() const { return calibration_age_; }
   // What a reader of the trace must know: the way that was fallen back to and why, another clearer.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   class Worker;
 
-  void TryFlushesAgain(const WholeFlushTrial& before, std::optional<KernelWay> way);
+  void TryFlushesAgain(const WholeFlushTrial& before, std::optional<KernelWay> way,
+                       const std::optional<KeptFigures>& kept);
   void UseNewPrices();
 
   SourceKind kind_;
   ScanOptions options_;
   Calibration calibration_;
+  std::optional<std::chrono::nanoseconds> calibration_age_;
   std::vector<std::string> warnings_;
   std::unique_ptr<Worker> worker_;
   std::unique_ptr<WholeFlushRetrial> retrial_;    // null: there is no doubt, or no hope

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/sources/abit/kept_calibration.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace tmprof::abit {
+namespace {
+
+using std::chrono::nanoseconds;
+using Figures = KeptFigures::Figures;
+
+constexpr std::string_view kSet = "ns-per-set";
+constexpr std::string_view kLook = "ns-per-look";
+constexpr std::string_view kPoint = "ns-per-point";
+constexpr std::string_view kLossOfOthers = "loss-ns-by-other-clears";
+
+std::string LossOfRung(std::size_t rung) { return fmt::format("loss-ns-at-rung-{}", rung); }
+
+std::optional<double> Find(const Figures& figures, std::string_view name) {
+  const auto found = figures.find(name);
+  return found == figures.end() ? std::nullopt : std::optional(found->second);
+}
+
+// A price of 0 to `most`.
+std::optional<double> FindPrice(const Figures& figures, std::string_view name, double most) {
+  const auto price = Find(figures, name);
+  return price && *price >= 0 && *price <= most ? price : std::nullopt;
+}
+
+std::optional<nanoseconds> FindTime(const Figures& figures, std::string_view name) {
+  constexpr double kMost = 1e9;
+  const auto ns = Find(figures, name);
+  if (!ns || std::abs(*ns) > kMost) return std::nullopt;
+  return nanoseconds(std::llround(*ns));
+}
+
+struct Count {
+  std::string_view name;
+  std::uint32_t WholeFlushTrial::* value;
+};
+
+constexpr Count kCounts[] = {{"tries", &WholeFlushTrial::tries},
+                             {"flushes", &WholeFlushTrial::flushes},
+                             {"complete", &WholeFlushTrial::complete},
+                             {"controls", &WholeFlushTrial::controls},
+                             {"hidden", &WholeFlushTrial::hidden}};
+
+constexpr std::string_view kTrialSet = "whole-flush";
+
+}  // namespace
+
+std::optional<Figures> FiguresOf(const MeasuredCost& cost, MeasurePoints points) {
+  if (cost.unsettled.any() || !cost.doubt.empty()) return std::nullopt;
+  Figures figures{{std::string(kSet), cost.ns_per_set}};
+  if (cost.ns_per_look) figures.emplace(kLook, *cost.ns_per_look);  // absent with one CPU
+  if (points == MeasurePoints::kNo) return figures;
+  if (!cost.ns_per_point) return std::nullopt;
+  figures.emplace(kPoint, *cost.ns_per_point);
+  figures.emplace(kLossOfOthers, cost.clear_loss.others.count());
+  // Where clears are too slow for it, the loss is assumed at each start.
+  if (!cost.clear_loss.is_measured) return figures;
+  for (std::size_t rung = 0; rung < cost.clear_loss.own.size(); ++rung)
+    figures.emplace(LossOfRung(rung), cost.clear_loss.own[rung].count());
+  return figures;
+}
+
+std::optional<MeasuredCost> CostFrom(const Figures& figures, MeasurePoints points) {
+  const auto set = FindPrice(figures, kSet, kMostNsPerSet);
+  const auto look = FindPrice(figures, kLook, kMostNsPerLook);
+  if (!set || (!look && figures.contains(kLook))) return std::nullopt;
+  MeasuredCost cost{.ns_per_set = *set,
+                    .ns_per_look = look,
+                    .ns_per_point = {},
+                    .clear_loss = {},
+                    .doubt = {},
+                    .unsettled = {}};
+  if (points == MeasurePoints::kNo) return cost;
+  cost.ns_per_point = FindPrice(figures, kPoint, kMostNsPerPoint);
+  const auto others = FindTime(figures, kLossOfOthers);
+  if (!cost.ns_per_point || !others) return std::nullopt;
+  cost.clear_loss.others = *others;
+  if (!figures.contains(LossOfRung(0))) return cost;
+  for (std::size_t rung = 0; rung < cost.clear_loss.own.size(); ++rung) {
+    const auto own = FindTime(figures, LossOfRung(rung));
+    if (!own) return std::nullopt;
+    cost.clear_loss.own[rung] = *own;
+  }
+  cost.clear_loss.is_measured = true;
+  return cost;
+}
+
+std::optional<Figures> FiguresOf(const WholeFlushTrial& trial) {
+  if (DoubtOf(trial)) return std::nullopt;  // the next start may have more luck
+  Figures figures;
+  for (const Count& count : kCounts) figures.emplace(count.name, trial.*count.value);
+  return figures;
+}
+
+std::optional<WholeFlushTrial> TrialFrom(const Figures& figures) {
+  WholeFlushTrial trial;
+  for (const Count& count : kCounts) {
+    const auto value =
+        FindPrice(figures, count.name, std::numeric_limits<std::uint32_t>::max());
+    if (!value || std::floor(*value) != *value) return std::nullopt;
+    trial.*count.value = static_cast<std::uint32_t>(*value);
+  }
+  return DoubtOf(trial) ? std::nullopt : std::optional(trial);
+}
+
+std::optional<KeptCostOfBits> KeptCost(const std::optional<KeptFigures>& kept,
+                                       std::string_view source, MeasurePoints points,
+                                       AbitKernel& kernel) {
+  const auto found = kept ? kept->Load(source, kernel.Now()) : std::nullopt;
+  if (!found) return std::nullopt;
+  auto cost = CostFrom(found->figures, points);
+  if (!cost) return std::nullopt;
+  return KeptCostOfBits{.cost = *std::move(cost), .age = found->age};
+}
+
+std::optional<WholeFlushTrial> KeptTrial(const std::optional<KeptFigures>& kept,
+                                         AbitKernel& kernel) {
+  const auto found = kept ? kept->Load(kTrialSet, kernel.Now()) : std::nullopt;
+  return found ? TrialFrom(found->figures) : std::nullopt;
+}
+
+void Keep(const std::optional<KeptFigures>& kept, std::string_view source,
+          const MeasuredCost& cost, MeasurePoints points, AbitKernel& kernel) {
+  if (!kept) return;
+  if (const auto figures = FiguresOf(cost, points))
+    (void)kept->Keep(source, *figures, kernel.Now());
+}
+
+void Keep(const std::optional<KeptFigures>& kept, const WholeFlushTrial& trial,
+          AbitKernel& kernel) {
+  if (!kept) return;
+  if (const auto figures = FiguresOf(trial)) (void)kept->Keep(kTrialSet, *figures, kernel.Now());
+}
+
+}  // namespace tmprof::abit

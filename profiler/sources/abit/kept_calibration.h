@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The figures of a calibration as they are kept for the next start.
+
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string_view>
+
+#include "profiler/kept_figures.h"
+#include "profiler/sources/abit/abit_kernel.h"
+#include "profiler/sources/abit/calibration.h"
+#include "profiler/sources/abit/whole_flush_trial.h"
+
+namespace tmprof::abit {
+
+// nullopt: these figures are not worth keeping, as a later calibration may find better ones.
+std::optional<KeptFigures::Figures> FiguresOf(const MeasuredCost& cost, MeasurePoints points);
+// The inverse. nullopt: one that is wanted is missing, or is above the most that it can be.
+std::optional<MeasuredCost> CostFrom(const KeptFigures::Figures& figures, MeasurePoints points);
+
+// nullopt: flushes are not to be relied on by this trial.
+std::optional<KeptFigures::Figures> FiguresOf(const WholeFlushTrial& trial);
+// The inverse. nullopt: the figures are of no trial after which flushes are to be relied on.
+std::optional<WholeFlushTrial> TrialFrom(const KeptFigures::Figures& figures);
+
+struct KeptCostOfBits {
+  MeasuredCost cost;
+  std::chrono::nanoseconds age{0};
+};
+
+// `kept`: nullopt, if nothing is to be kept. `source`: whose prices these are.
+std::optional<KeptCostOfBits> KeptCost(const std::optional<KeptFigures>& kept,
+                                       std::string_view source, MeasurePoints points,
+                                       AbitKernel& kernel);
+std::optional<WholeFlushTrial> KeptTrial(const std::optional<KeptFigures>& kept,
+                                         AbitKernel& kernel);
+
+// Keep what is worth it. Who cannot write there measures again at the next start, and is not told:
+// nothing but time is lost.
+void Keep(const std::optional<KeptFigures>& kept, std::string_view source,
+          const MeasuredCost& cost, MeasurePoints points, AbitKernel& kernel);
+void Keep(const std::optional<KeptFigures>& kept, const WholeFlushTrial& trial,
+          AbitKernel& kernel);
+
+}  // namespace tmprof::abit

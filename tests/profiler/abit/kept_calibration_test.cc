@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/sources/abit/kept_calibration.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <limits>
+#include <string>
+
+namespace tmprof::abit {
+namespace kept_calibration_test {
+
+using std::chrono::nanoseconds;
+
+MeasuredCost Settled() {
+  return {.ns_per_set = 410.5,
+          .ns_per_look = 3100,
+          .ns_per_point = 7000,
+          .clear_loss = {.own = {nanoseconds(-100), nanoseconds(200)},
+                         .others = nanoseconds(3000),
+                         .is_measured = true},
+          .doubt = {},
+          .unsettled = {}};
+}
+
+TEST(KeptCalibration, GivesTheFiguresBack) {
+  const MeasuredCost cost = Settled();
+  const auto figures = FiguresOf(cost, MeasurePoints::kYes);
+  ASSERT_TRUE(figures);
+  const auto again = CostFrom(*figures, MeasurePoints::kYes);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->ns_per_set, cost.ns_per_set);
+  EXPECT_EQ(again->ns_per_look, cost.ns_per_look);
+  EXPECT_EQ(again->ns_per_point, cost.ns_per_point);
+  EXPECT_EQ(again->clear_loss.own, cost.clear_loss.own);
+  EXPECT_EQ(again->clear_loss.others, cost.clear_loss.others);
+  EXPECT_TRUE(again->clear_loss.is_measured);
+  EXPECT_FALSE(again->unsettled.any());
+}
+
+TEST(KeptCalibration, ALossThatNoClearIsFastEnoughForStaysUnmeasured) {
+  MeasuredCost cost = Settled();
+  cost.clear_loss = {.own = {}, .others = nanoseconds(3000), .is_measured = false};
+  const auto again = CostFrom(FiguresOf(cost, MeasurePoints::kYes).value(), MeasurePoints::kYes);
+  ASSERT_TRUE(again);
+  EXPECT_FALSE(again->clear_loss.is_measured);
+  EXPECT_EQ(again->clear_loss.others, nanoseconds(3000));
+}
+
+TEST(KeptCalibration, OneCpuHasNoPriceOfALook) {
+  MeasuredCost cost = Settled();
+  cost.ns_per_look.reset();
+  const auto again = CostFrom(FiguresOf(cost, MeasurePoints::kYes).value(), MeasurePoints::kYes);
+  ASSERT_TRUE(again);
+  EXPECT_FALSE(again->ns_per_look);
+}
+
+TEST(KeptCalibration, FiguresThatMayYetGetBetterAreNotKept) {
+  for (bool CostFigures::* figure :
+       {&CostFigures::set, &CostFigures::look, &CostFigures::point, &CostFigures::loss}) {
+    MeasuredCost cost = Settled();
+    cost.unsettled.*figure = true;
+    EXPECT_FALSE(FiguresOf(cost, MeasurePoints::kYes));
+  }
+  MeasuredCost doubted = Settled();
+  doubted.doubt = "a bit seems to take 2 ms";
+  EXPECT_FALSE(FiguresOf(doubted, MeasurePoints::kYes));
+}
+
+TEST(KeptCalibration, WhatIsWantedHasToBeThere) {
+  const auto without = FiguresOf(Settled(), MeasurePoints::kNo);
+  ASSERT_TRUE(without);
+  EXPECT_TRUE(CostFrom(*without, MeasurePoints::kNo));
+  EXPECT_FALSE(CostFrom(*without, MeasurePoints::kYes)) << "a point has no price";
+  const auto with = FiguresOf(Settled(), MeasurePoints::kYes);
+  const auto fewer = CostFrom(with.value(), MeasurePoints::kNo);
+  ASSERT_TRUE(fewer);
+  EXPECT_FALSE(fewer->ns_per_point) << "it was not asked for";
+  for (const auto& [name, value] : *with) {
+    if (name == "ns-per-look" || name == "loss-ns-at-rung-0") continue;  // may be absent
+    KeptFigures::Figures some = *with;
+    some.erase(name);
+    EXPECT_FALSE(CostFrom(some, MeasurePoints::kYes)) << name;
+  }
+}
+
+TEST(KeptCalibration, PricesThatCannotBeAreNotBelieved) {
+  const auto figures = FiguresOf(Settled(), MeasurePoints::kYes).value();
+  for (const auto& [name, most] : {std::pair<std::string, double>("ns-per-set", kMostNsPerSet),
+                                   {"ns-per-look", kMostNsPerLook},
+                                   {"ns-per-point", kMostNsPerPoint}}) {
+    for (const double wrong : {most * 1.01, -1.0}) {
+      KeptFigures::Figures changed = figures;
+      changed[name] = wrong;
+      EXPECT_FALSE(CostFrom(changed, MeasurePoints::kYes)) << name << " " << wrong;
+    }
+  }
+  KeptFigures::Figures changed = figures;
+  changed["loss-ns-at-rung-1"] = 1e30;
+  EXPECT_FALSE(CostFrom(changed, MeasurePoints::kYes));
+}
+
+WholeFlushTrial Passed() {
+  return {.tries = 40, .flushes = 40, .complete = 40, .controls = 40, .hidden = 38, .obstacle = {}};
+}
+
+TEST(KeptCalibration, ATrialThatPassedIsKept) {
+  ASSERT_FALSE(DoubtOf(Passed()));
+  const auto figures = FiguresOf(Passed());
+  ASSERT_TRUE(figures);
+  const auto again = TrialFrom(*figures);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->hidden, 38U);
+  EXPECT_FALSE(DoubtOf(*again));
+}
+
+TEST(KeptCalibration, ATrialThatFailedIsMadeAgain) {
+  WholeFlushTrial failed = Passed();
+  --failed.complete;
+  EXPECT_FALSE(FiguresOf(failed));
+  WholeFlushTrial refused;
+  refused.obstacle = "no right to clear";
+  EXPECT_FALSE(FiguresOf(refused));
+  KeptFigures::Figures figures = FiguresOf(Passed()).value();
+  figures["complete"] = 39;
+  EXPECT_FALSE(TrialFrom(figures));
+  figures["complete"] = 39.5;
+  EXPECT_FALSE(TrialFrom(figures));
+}
+
+}  // namespace kept_calibration_test
+}  // namespace tmprof::abit
