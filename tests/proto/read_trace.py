@@ -24,12 +24,12 @@ def decompress(payload, length):
     return buffer.raw[:length]
 
 
-def frames(data):
+def frames(data, magic=MAGIC, versions=(1, 2)):
     """(kind, message) of each frame."""
-    if data[:8] != MAGIC:
-        raise ValueError("not a trace")
+    if data[:8] != magic:
+        raise ValueError(f"begins with {data[:8].hex()} instead of {magic.hex()}")
     version, checksum = struct.unpack_from("<II", data, 8)
-    if checksum != zlib.crc32(data[:12]) or version not in (1, 2):
+    if checksum != zlib.crc32(data[:12]) or version not in versions:
         raise ValueError(f"preamble of version {version}")
     at = 16
     while at < len(data):
