@@ -5,7 +5,7 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
 endif()
 
-# Linking took a fifth of the build's CPU time by GNU ld; docs/development.md compares.
+# Linking took a fifth of the build's CPU time by GNU ld; docs/design/build.md compares.
 find_program(MOLD mold)
 if(MOLD)
   add_link_options(-fuse-ld=mold)

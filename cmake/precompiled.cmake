@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Headers of libraries that most units read, read once where TMPROF_UNITY is on. docs/development.md has the gain.
+# Headers of libraries that most units read, read once where TMPROF_UNITY is on. docs/design/build.md has the gain.
 
 set(common_headers algorithm chrono filesystem fstream functional map memory mutex optional random set span string
                    thread unordered_map vector fmt/format.h nlohmann/json.hpp)
