@@ -22,7 +22,7 @@ constexpr double kModelError = 0.02;
 constexpr double kBeyondLimit = 16;
 // Rates that all fast tries find, and rates above this one, may be so many times what they are
 // taken for. On recorded programs tries at 4 us found a quarter of what they should
-// (docs/recording.md).
+// (docs/design/recording.md).
 constexpr double kBelievedOfTries = 40'000;
 constexpr double kBeyondFastLimit = 4;
 

@@ -15,7 +15,8 @@ inline constexpr std::uint64_t kHashFactor = 0x9E3779B97F4A7C15;  // 2^64 / the 
 // A byte for each page of 4 KiB, modulo 4 GiB: 1 MiB. Cache and memory hold only what the program's
 // own memory needs. The lower half of an address is its index without further masking.
 inline constexpr int kFilterShift = 20;
-// 2^17 x 8 slots hold the million objects at once that docs/objects.md promises, in at most 8 MiB.
+// 2^17 x 8 slots hold the million objects at once that docs/design/objects.md promises, in at most
+// 8 MiB.
 inline constexpr int kBucketsShift = 17;
 inline constexpr int kBucketSlots = 8;  // one cache line
 // Number of buckets that a page may use. A page of 128 objects, the most that malloc(3) puts into 4

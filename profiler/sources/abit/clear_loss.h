@@ -24,7 +24,8 @@ struct ClearLoss {
   std::chrono::nanoseconds others{0};  // of each clear of another page meanwhile
   // Without a measurement the loss is taken to be a quarter of the clear: the bit goes between its
   // middle and its end, as the clear waits for the interrupts at its end. Where a clear took 42 us,
-  // it was 10 us (docs/recording.md). That may be wrong by a quarter, so the last rung is left out.
+  // it was 10 us (docs/design/recording.md). That may be wrong by a quarter, so the last rung is
+  // left out.
   bool is_measured = false;
 
   std::size_t rungs() const { return is_measured ? kFastRungs.size() : kFastRungs.size() - 1; }
