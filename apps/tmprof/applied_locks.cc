@@ -23,9 +23,9 @@ namespace {
 
 constexpr std::string_view kRecordTitle = "tmprof-locks-1";
 
-// What --apply locked, or was about to lock, in one process.
+// Memory of one process that --apply locked, or was about to lock.
 struct LockRecord {
-  std::uint64_t start_time_ticks = 0;  // of the process
+  std::uint64_t start_time_ticks = 0;  // start time of the process
   std::vector<VpnRange> ranges;        // ascending, disjoint
 };
 
@@ -139,14 +139,14 @@ Result<AppliedLocks> Lock(const LockAdvice& advice, const std::string& path) {
 
   Result<std::optional<LockRecord>> before = ReadRecord(path);
   if (!before) return Fail(std::move(before.error()));
-  // Of another process that had the number.
+  // The record is of another process that had the same PID.
   if (*before && (*before)->start_time_ticks != start_time) before->reset();
   LockRecord record{.start_time_ticks = start_time};
   record.ranges = Union(ranges, *before ? (*before)->ranges : std::vector<VpnRange>());
   if (Status written = WriteRecord(path, record); !written) return Fail(std::move(written.error()));
   Result<LockOutcome> outcome = ChangeLocks(pid, start_time, ranges, LockChange::kLock);
   if (!outcome) {
-    // Nothing was locked.
+    // No memory was locked.
     if (!*before) {
       std::remove(path.c_str());
     } else if (Status written = WriteRecord(path, **before); !written) {

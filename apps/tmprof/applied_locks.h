@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the advice what to lock to the process that runs.
+// Locks in the running process the memory that the advice names.
 
 #pragma once
 
@@ -14,7 +14,7 @@ namespace tmprof {
 
 struct AppliedLocks {
   LockAdvice::Applied done;
-  std::optional<Error> cut_short;  // what kept it from the rest; unset: nothing did
+  std::optional<Error> cut_short;  // the error that stopped the rest; unset: all was done
 };
 
 // Locks what of the advice the process has mapped still and has not locked, and keeps beside the

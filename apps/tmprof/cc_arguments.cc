@@ -54,7 +54,7 @@ constexpr std::array<std::string_view, 37> kWithValue = {"-o",
                                                          "-Xassembler",
                                                          "-Xpreprocessor"};
 
-// Nothing is linked.
+// With these options the compiler does not link.
 constexpr std::array<std::string_view, 7> kNotLinked = {
     "-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "-r"};
 
@@ -68,10 +68,11 @@ constexpr std::array<Refusal, 3> kRefused = {{
     {"-fsanitize=", "sanitizers bring their own allocator"},
 }};
 
-// Nothing is generated that a plugin could instrument.
+// With these options the compiler makes no code that a plugin could instrument.
 constexpr std::array<std::string_view, 4> kNotCompiled = {"-E", "-M", "-MM", "-fsyntax-only"};
 
-// Of what clang generates code from (clang 19, lib/Driver/Types.cpp, lookupTypeForExtension).
+// Clang makes code from files with these endings (clang 19, lib/Driver/Types.cpp,
+// lookupTypeForExtension).
 constexpr std::array<std::string_view, 24> kSources = {
     ".c",  ".i",    ".cc",  ".cp",   ".cpp",  ".cxx", ".c++", ".C",  ".CC", ".CPP", ".CXX", ".C++",
     ".ii", ".cppm", ".ccm", ".cxxm", ".c++m", ".m",   ".M",   ".mm", ".mi", ".mii", ".ll",  ".bc"};
@@ -90,8 +91,8 @@ bool IsLinkTimeOptimisation(std::string_view argument) {
   return argument == "-flto" || argument.starts_with("-flto=");
 }
 
-// As clang has them (TokenizeGNUCommandLine): words between blanks; quotes and backslashes take
-// what follows as it is.
+// Splits at blanks as clang does (TokenizeGNUCommandLine): quotes and backslashes keep the blanks
+// behind them.
 std::vector<std::string> Words(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   std::vector<std::string> words;
@@ -126,7 +127,7 @@ std::optional<std::string> ReadResponseFile(const std::string& argument) {
 }
 
 void Expand(const std::string& argument, int depth, std::vector<std::string>& expanded) {
-  constexpr int kMostNested = 16;  // of files that name one another, clang tells
+  constexpr int kMostNested = 16;  // depth of files that name one another, which clang tells
   const std::optional<std::string> text =
       depth < kMostNested ? ReadResponseFile(argument) : std::nullopt;
   if (!text) {
@@ -136,7 +137,7 @@ void Expand(const std::string& argument, int depth, std::vector<std::string>& ex
   for (const std::string& word : Words(*text)) Expand(word, depth + 1, expanded);
 }
 
-// What comes at once, or as the next argument: "-lm", "-l m".
+// Reads values that follow their option at once or as the next argument: "-lm", "-l m".
 class Parser {
  public:
   explicit Parser(CompilerCommand& command) : command_(command) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a compiler's arguments say, and what `tmprof cc` adds to them.
+// Reads a compiler's arguments, and holds those that `tmprof cc` adds.
 
 #pragma once
 

@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 constexpr const char* kPlugin = "tmprof_count_objects.so";
 constexpr const char* kRuntime = "libtmprof_objects.so";
 
-// What `compiler -dumpversion` says; empty where it cannot be run.
+// Returns the output of `compiler -dumpversion`; empty if it cannot be run.
 std::string VersionOf(const std::string& compiler) {
   std::string quoted;
   for (const char c : compiler) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -58,7 +58,7 @@ Status CheckCompiler(const std::string& compiler) {
   return refuse(fmt::format("it is version {}, and the plugin is for {}", version, kClangMajor));
 }
 
-// Where linkers look, after the folders that they are told of.
+// Returns the folders that linkers search after those that they are told of.
 std::vector<fs::path> SystemFolders() {
   std::vector<fs::path> folders;
   std::error_code ignored;

@@ -14,9 +14,9 @@ struct CommandWords {
   std::vector<std::string> command;  // empty: none was given
 };
 
-// The command begins behind the first "--", else with the first word that is neither an option of
-// `command` nor the value of one. An option that takes a list of numbers has all numbers behind it.
-// An option that `command` does not have is taken for one without a value.
+// The command begins with the first word that is neither an option of `command` nor the value of
+// one, or behind a "--" before that word. An option that takes a list of numbers has all numbers
+// behind it. An option that `command` does not have is taken for one without a value.
 CommandWords SplitCommand(const CLI::App& command, const std::vector<std::string>& words);
 
 }  // namespace tmprof

@@ -4,11 +4,11 @@
 
 namespace tmprof {
 
-// From now on memory that is freed is kept for what is allocated next. Each epoch takes as much as
-// the one before; given back to the kernel in between, it is faulted in and zeroed each time: 40 %
-// of what the recording thread costs at 200 000 pages an epoch (perf record -e cpu-clock, `gups
-// --footprint 1GiB`), and an eighth of what the daemon's takes for 32 768 pages (likewise, in the
-// machine of bench/closed_loop).
+// Makes malloc keep freed memory for later allocations instead of returning it to the kernel. Each
+// epoch takes as much memory as the one before, and returned memory is faulted in and zeroed again
+// each time. That costs the recording thread 40 % of its time at 200 000 pages an epoch (perf
+// record -e cpu-clock, `gups --footprint 1GiB`). It costs the daemon's thread an eighth of its time
+// for 32 768 pages (the same command, in the machine of bench/closed_loop).
 void KeepFreedMemory();
 
 }  // namespace tmprof

@@ -26,8 +26,7 @@ std::string FullName(const CLI::App& command);
 // True: a program to run stands behind the options of `command`.
 bool LaunchesProgram(const CLI::App& command);
 
-// Columns of help: those of the terminal, from 40 to 80. COLUMNS comes before what the terminal of
-// standard output tells; 80 where both are unknown.
+// Columns of help: those of OutputWidth(), but at most 80.
 std::size_t HelpColumns();
 
 // Breaks `text` between words into lines of at most `columns`. Each line but the first begins with

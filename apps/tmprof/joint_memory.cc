@@ -41,7 +41,7 @@ PageCount SizeOfUnion(std::vector<VpnRange> ranges) {
 PageCount DistinctPages(std::vector<Placed> mapped) {
   std::ranges::sort(mapped, {}, [](const Placed& each) { return each.range.start; });
   PageCount pages;
-  PageCount most;  // of those that overlap so far
+  PageCount most;  // the largest of those that overlap so far
   Vpn end;
   for (const Placed& each : mapped) {
     if (each.range.start >= end) pages += std::exchange(most, PageCount(0));

@@ -23,9 +23,9 @@ struct ProcessMemory {
 
 struct JointMemory {
   PageCount counted;    // the sum of what is resident in each process
-  PageCount apart;      // of this, what is in no mapping of a shared file
+  PageCount apart;      // the part of this that is in no mapping of a shared file
   PageCount shared;     // distinct pages of shared files: at least so many
-  PageCount elsewhere;  // of these, mapped by other processes, too: at least so many
+  PageCount elsewhere;  // the least part of these that other processes map, too
   PageCount device;     // sizes of mappings of devices
 
   // Returns what these processes, and others like them, hold together if the sum of what is

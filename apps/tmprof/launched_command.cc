@@ -34,7 +34,7 @@ Result<Channel> MakeChannel() {
   sigprocmask(SIG_SETMASK, &signal_mask, nullptr);
   execvp(argv[0], argv);
   const int reason = errno;
-  // Nothing can be done if even this fails: the parent then reads end of file and status 127.
+  // A failure here leaves no way to tell: the parent then reads end of file and status 127.
   (void)!write(failure, &reason, sizeof reason);
   _exit(127);
 }
@@ -55,7 +55,7 @@ Result<LaunchedCommand> LaunchedCommand::Hold(std::vector<std::string> argv,
   const pid_t pid = fork();
   if (pid < 0) return Fail(Refused("start", argv[0], errno));
   if (pid == 0) {
-    go->write_end.Reset();  // so that the read ends when the parent dies
+    go->write_end.Reset();  // lets the read end when the parent dies
     AwaitAndExec(arguments.data(), signal_mask, go->read_end.get(), failure->write_end.get());
   }
   return LaunchedCommand(Pid(pid), std::move(go->write_end), std::move(failure->read_end),

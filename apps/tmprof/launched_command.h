@@ -30,10 +30,10 @@ class LaunchedCommand {
   // Lets it exec. The error carries the errno of the failed exec; the child is then gone.
   Status Release();
 
-  // Whether it has ended. It is not reaped, so that the CPU time it used can still be read. Ended
-  // orphans that this process has adopted from it are.
+  // True: the program has ended. It is not reaped, so that the CPU time it used can still be read.
+  // Its ended orphans, which this process has adopted, are reaped.
   bool Exited() const;
-  void Signal(int signal);  // nothing if it has been reaped
+  void Signal(int signal);  // no effect if it has been reaped
   // Reaps it. The status is what a shell would show: the exit status, or 128 + the number of the
   // signal that ended it.
   int Wait();
@@ -49,7 +49,8 @@ class LaunchedCommand {
   std::optional<int> status_;
 };
 
-// What a shell returns for a command that could not be executed: 127 not found, 126 otherwise.
+// Exit status that a shell returns for a command that could not be executed: 127 not found, 126
+// otherwise.
 int StatusOfFailedExec(const Error& error);
 
 }  // namespace tmprof

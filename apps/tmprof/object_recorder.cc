@@ -16,7 +16,7 @@ using objtrace::LogEventKind;
 
 namespace {
 
-// Nothing: written by the target, which may write anything.
+// nullopt: no kind of allocation. The target wrote the value, and may write anything.
 std::optional<AllocationKind> KindOf(LogEventKind kind) {
   switch (kind) {
     case LogEventKind::kAllocated:
@@ -37,7 +37,7 @@ std::optional<AllocationKind> KindOf(LogEventKind kind) {
   return std::nullopt;
 }
 
-// Of a range that may go.
+// True for events of a range that may be freed.
 bool IsOfGoing(const LoggedEvent& event) {
   return event.kind == LogEventKind::kGoing || event.kind == LogEventKind::kGone ||
          event.kind == LogEventKind::kStayed;
@@ -68,7 +68,7 @@ const Target* ObjectRecorder::FindTarget(const EpochProfile& epoch, Pid pid) {
 std::vector<SourceFrame> ObjectRecorder::FramesOf(const ProcessLog& log, std::uint32_t site) {
   std::vector<LoggedModule> modules = log.Modules();
   modules.resize(std::min(modules.size(), log.ModulesOf(site)));
-  std::ranges::reverse(modules);  // what lay at an address last comes first
+  std::ranges::reverse(modules);  // the module that lay at an address last comes first
   std::unique_ptr<Symbols> symbols;
   std::vector<SourceFrame> frames;
   for (const std::uint64_t address : log.Frames(site)) {
@@ -231,7 +231,7 @@ void ObjectRecorder::End(const Process& process, TargetId target, Allocations& i
   fixed_.erase(target);
 }
 
-// What the target writes, which may be anything, is taken for what it says.
+// Events are believed, although the target may write anything.
 void ObjectRecorder::FollowThread(Process& process, const LoggedEvent& event) {
   const auto end = [&](auto stack) {
     stack->second.end = event.time;
@@ -392,7 +392,7 @@ ObjectRecorder::Process& ObjectRecorder::ProcessOf(const AllocationLogs::Log& lo
   Process& process = known->second;
   process.log = log;
   tracked_any_ = true;
-  // What it was started with, should it end before the epoch does.
+  // The process may end before the epoch does, so its first mappings are read now.
   if (is_new) LookAtMappings(process);
   return process;
 }
@@ -426,7 +426,7 @@ void ObjectRecorder::Complete(EpochProfile& epoch) {
   for (auto& [key, process] : processes_) {
     if (!process.end) LookAtMappings(process);
   }
-  Service();  // what was written until then
+  Service();  // reads all that was written until then
   Allocations& into = epoch.allocations.emplace();
   into.all_from_bytes = all_from_bytes_;
   const Accessed accessed = AccessedPages(epoch.pages);

@@ -27,7 +27,7 @@ class ObjectRecorder {
  public:
   static Result<ObjectRecorder> Create(const AllocationLogs::Options& options);
 
-  // What programs that preload the tracker find in kTrackVariable.
+  // Value of kTrackVariable for programs that preload the tracker.
   std::string request() const { return logs_.request(); }
 
   // Takes what the processes have told since the last call: they tell it where it finds room, so
@@ -45,7 +45,7 @@ class ObjectRecorder {
   void Complete(EpochProfile& epoch);
 
  private:
-  using LiveEvents = std::map<std::uint64_t, LoggedEvent>;  // by address
+  using LiveEvents = std::map<std::uint64_t, LoggedEvent>;  // keyed by address
 
   struct Stack {
     std::optional<Tid> thread;
@@ -53,7 +53,7 @@ class ObjectRecorder {
     std::uint64_t bytes = 0;
     MonotonicTime begin;
     std::optional<MonotonicTime> end;
-    std::string name;                   // of a thread that has ended
+    std::string name;                   // name of a thread that has ended
     std::uint32_t site = kUnknownSite;  // unknown: not told of
 
     VpnRange pages() const {
@@ -61,7 +61,7 @@ class ObjectRecorder {
     }
   };
 
-  // Of a target, whether or not its allocations are tracked.
+  // Memory of a target that needs no tracking of allocations.
   struct Fixed {
     Stack main;
     std::map<std::string, MonotonicTime> files;  // that are mapped, and since when
@@ -74,12 +74,12 @@ class ObjectRecorder {
     std::optional<MonotonicTime> end;  // it is gone: when that was, or was seen
     LiveEvents allocated;
     LiveEvents mapped;
-    std::optional<TargetId> told;                  // what lives is known of it
+    std::optional<TargetId> told;                  // target whose live objects are known
     MonotonicTime last;                            // event
     std::map<std::uint32_t, std::uint32_t> sites;  // IDs of its log, and of the trace
     std::uint64_t lost = 0;
-    std::vector<Mapping> mappings;          // of the program that writes the log, as last read
-    std::map<std::uint32_t, Stack> stacks;  // of threads but the main one, by TID
+    std::vector<Mapping> mappings;  // mappings of the program that writes the log, as last read
+    std::map<std::uint32_t, Stack> stacks;  // stacks of threads but the main one, keyed by TID
     std::vector<Stack> ended;               // in this epoch
   };
   using ProcessKey = std::pair<Pid, MonotonicTime>;
@@ -100,7 +100,7 @@ class ObjectRecorder {
   // All that lives in a process that is gone.
   void End(const Process& process, TargetId target, Allocations& into);
   static void FollowThread(Process& process, const LoggedEvent& event);
-  // Of a process whose allocations are not tracked, null.
+  // `process` is null for a process whose allocations are not tracked.
   void AddFixed(const EpochProfile& epoch, const Target& target, Process* process,
                 std::span<const VpnRange> accessed, Allocations& into);
   void AddData(const EpochProfile& epoch, const Target& target, std::span<const Mapping> mappings,
@@ -113,7 +113,7 @@ class ObjectRecorder {
   std::uint32_t SiteOf(const LoadedData::Change& change, Allocations& into);
   // Those that have come true, in order: what is about to go has, or has not, by a later one.
   static std::vector<LoggedEvent> Settle(Process& process, const LoggedEvent& event);
-  // Whether it begins, or ends anything that lives.
+  // True: the event begins an object, or ends one that lives.
   static bool Apply(Process& process, const LoggedEvent& event);
   void Add(Process& process, const ProcessLog& log, const LoggedEvent& event, TargetId target,
            Allocations& into);
@@ -128,13 +128,13 @@ class ObjectRecorder {
   std::map<ProcessKey, Process> processes_;
   std::map<std::vector<SourceFrame>, std::uint32_t> sites_;
   std::map<std::tuple<FixedKind, std::string, std::string, std::uint64_t>, std::uint32_t>
-      data_sites_;  // by name, file and place
+      data_sites_;  // keyed by name, file and place
   std::uint32_t last_site_ = kUnknownSite;
   std::set<std::string> told_files_;
   ProcFs procfs_;
   LoadedData loaded_;
   std::map<TargetId, Fixed> fixed_;
-  // Of calls, by the module's path and the offset in it.
+  // Frames of calls, keyed by the module's path and the offset in it.
   std::map<std::pair<std::string, std::uint64_t>, std::vector<SourceFrame>> calls_;
 };
 

@@ -33,7 +33,7 @@ constexpr int kDeepestScript = 5;
 // The parts of an ELF file that decide who loads it.
 struct ProgramFile {
   GElf_Ehdr header{};
-  std::optional<std::string> loader;  // as the file names it; nullopt: it is statically linked
+  std::optional<std::string> loader;  // named by the file; nullopt: it is statically linked
 
   bool IsOfSameKind(const ProgramFile& other) const {
     return header.e_ident[EI_CLASS] == other.header.e_ident[EI_CLASS] &&

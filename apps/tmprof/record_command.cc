@@ -78,8 +78,8 @@ Status ValidateExact(const RecordOptions& options) {
   return {};
 }
 
-// What would change nothing is refused: who gives it expects that it does. `given`: whether an
-// option stands on the command line.
+// Refuses options that would change nothing, because whoever gives one expects an effect. `given`:
+// true for an option that stands on the command line.
 Status ValidateEffect(const RecordOptions& options,
                       const std::function<bool(const char* option)>& given) {
   const auto names_any = [&](std::initializer_list<std::string_view> names) {

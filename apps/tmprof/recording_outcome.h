@@ -18,10 +18,10 @@ namespace tmprof {
 // Processes whose allocations --objects asked for and whose programs load no tracker.
 struct UntrackedProcesses {
   std::uint64_t processes = 0;
-  std::uint64_t of_processes = 0;   // that were seen accessing memory, the untracked ones included
-  PageCount accessed;               // pages that untracked ones were seen accessing ...
-  PageCount of_accessed;            // ... of those that any were; shared pages count for each
-  std::string why;                  // of most of these pages: "'/bin/p' is statically linked"
+  std::uint64_t of_processes = 0;  // that were seen accessing memory, the untracked ones included
+  PageCount accessed;              // pages that untracked ones were seen accessing ...
+  PageCount of_accessed;           // ... of those that any were; shared pages count for each
+  std::string why;  // reason for most of these pages: "'/bin/p' is statically linked"
   std::uint64_t other_reasons = 0;  // beside `why`
 };
 
@@ -29,17 +29,17 @@ struct UntrackedProcesses {
 // epochs and processes saw it.
 struct RecordingFacts {
   std::string trace;  // file, as the user named it
-  std::string title;  // of the line; empty: the file
+  std::string title;  // first words of the line; empty: the file's name
   std::uint64_t epochs = 0;
   std::chrono::nanoseconds length{0};
-  std::chrono::nanoseconds starting{0};  // from the call of tmprof until its sources observed
+  std::chrono::nanoseconds starting{0};  // between the call of tmprof and the first look
   std::vector<Pid> targets;              // that were observed at some time; ascending
   bool all_ended = false;                // no target lived to the end of the recording
   bool stopped_throughout = false;  // whenever looked at, each was stopped: SIGSTOP or a debugger
   std::uint64_t over_max_targets = 0;  // processes left out by --max-targets, the most at one time
   std::optional<FilteredChildren> filtered;          // nullopt: nobody looked
-  std::optional<std::chrono::nanoseconds> cpu_time;  // of the targets; nullopt: not readable
-  std::optional<PageCount> resident;  // of the targets, the most at one time; nullopt: never read
+  std::optional<std::chrono::nanoseconds> cpu_time;  // the targets' together; nullopt: not readable
+  std::optional<PageCount> resident;  // the targets' most at one time; nullopt: never read
   // `resident` counts memory that several targets share for each, as what they share is unknown.
   bool resident_is_at_most = false;
   // The part of `resident` that processes map which are no targets, at least. nullopt: unknown.
@@ -54,8 +54,8 @@ struct RecordingFacts {
   bool had_truth = false;
   bool gated_throughout = false;
   bool by_regions = false;  // one page of each region was looked at in its place
-  PageCount looked_at;      // of which an accessed bit was read after a clear; of regions, at most
-  PageCount accessed;       // of which any source saw an access; of regions, at most
+  PageCount looked_at;      // pages with an accessed bit read after a clear; of regions, at most
+  PageCount accessed;       // pages that any source saw accessed; of regions, at most
   std::uint64_t looks = 0;  // pages x reads after a clear
   std::uint64_t samples = 0;
 

@@ -79,7 +79,7 @@ void SessionFacts::SeeLast(const std::vector<TrackedProcess>& targets) {
 void SessionFacts::SeeShared(const std::vector<TrackedProcess>& targets,
                              std::chrono::nanoseconds most_time) {
   std::vector<ProcessMemory> processes;
-  std::size_t unread = 0;  // of those that live
+  std::size_t unread = 0;  // number of those that live
   for (const TrackedProcess& target : targets) {
     const auto stat = procfs_.Stat(target.pid);
     if (!stat || !stat->alive() || stat->start_time_ticks != target.start_time_ticks) continue;

@@ -50,9 +50,9 @@ class SessionFacts {
   RecordingFacts facts_;
   SharedPages shared_;
   PageCount most_counted_;         // resident in each target, summed, at the look that saw most
-  JointMemory joint_;              // as last read
+  JointMemory joint_;              // the last reading
   PageCount most_since_;           // resident in each target, summed, the most since then
-  std::optional<PageCount> held_;  // by all targets together, the most up to then
+  std::optional<PageCount> held_;  // the most that all targets together held up to then
   std::size_t most_targets_ = 0;   // at one time
   MonotonicTime look_at_shared_{};
   std::chrono::nanoseconds look_at_shared_again_{};

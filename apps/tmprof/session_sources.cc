@@ -35,8 +35,9 @@ namespace {
 // gate, which needs 16 samples.
 constexpr double kClockShareOfBudget = 0.05;
 
-// Of one CPU, for the accessed-bit scanner itself: who grants the targets' time grants that, too.
-// Never less than for the default of 1 %, as planning has its price whatever is then cleared.
+// Share of one CPU that the accessed-bit scanner itself may use. Whoever grants the targets' time
+// grants that, too. It is never less than for the default of 1 %, because planning has its price
+// however little is cleared.
 OverheadShare OwnShare(double max_overhead) {
   const OverheadShare of_default = abit::ScanOptions{}.own_share;
   return of_default * std::max(1.0, max_overhead / abit::ScanOptions{}.overhead_share);
@@ -77,7 +78,7 @@ class Opening {
     auto regions = RegionParams(choice_.regions);
     if (!regions) return Fail(std::move(regions.error()));
     regions_ = *regions;
-    // What will run beside the scanner decides what it may spend.
+    // The sources beside the scanner decide how much it may spend.
     auto hardware = OpenHardware();
     // The clock is the rung below the hardware sampler: taken where that is refused, or asked for.
     const bool clock = Wants(kClockSource) || (any_ && hardware.empty());

@@ -22,7 +22,7 @@
 namespace tmprof {
 
 struct SessionSources {
-  // What the sources use; declared first, so that it outlives them.
+  // The sources use these, which are declared first to outlive them.
   std::unique_ptr<PerfApi> perf;
   std::unique_ptr<Clock> clock;
   std::vector<std::unique_ptr<Source>> sources;
@@ -32,7 +32,7 @@ struct SessionSources {
   // Since `calibration` was measured by an earlier start; nullopt: it is of this one. Where both
   // accessed bits and the clock have kept figures, those of the former count.
   std::optional<std::chrono::nanoseconds> calibration_age;
-  AbitChoice abit;                            // as chosen, where there is a scanner
+  AbitChoice abit;                            // the choice made, if there is a scanner
   std::optional<double> assumed_ns_per_look;  // charged where `calibration` has none
   std::vector<std::string> warnings;
 };

@@ -24,7 +24,7 @@ class SignalQueue {
   // The next one, oldest first; does not wait.
   std::optional<signalfd_siginfo> Next();
   const sigset_t& mask_before() const { return before_; }
-  // From here on a signal acts as it would without us.
+  // Lets signals act from here on as they would without us.
   void Restore() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is asked for of the sources, on a command line or by a configuration.
+// The sources that a command line or a configuration asks for.
 
 #pragma once
 
@@ -19,7 +19,7 @@ namespace tmprof {
 
 struct AbitChoice {
   abit::Looked looked = abit::Looked::kFull;
-  // Of regions alone it may be unset: the best there is, one bit by the driver's own thread, else
+  // Unset for regions alone, it means the best there is: one bit by the driver's own thread, else
   // the ladder in user space.
   std::optional<abit::ScanOptions::Mode> mode = abit::ScanOptions::Mode::kLadder;
   friend bool operator==(const AbitChoice&, const AbitChoice&) = default;
@@ -31,7 +31,7 @@ Result<AbitChoice> ParseAbit(std::string_view text);
 // The inverse: both words, or "regions".
 std::string AbitText(const AbitChoice& choice);
 
-// Of --abit regions and auto; the defaults are the published ones.
+// Bounds of --abit regions and auto; the defaults are the published ones.
 struct RegionBounds {
   std::chrono::nanoseconds monitoring;   // between two steps, at least; of plain, to the read
   std::chrono::nanoseconds aggregation;  // between two results, at least
@@ -51,11 +51,11 @@ struct SourceChoice {
   std::vector<std::string> names{"auto"};  // "auto", and those of kSourceKinds
   AbitChoice abit;
   RegionBounds regions;
-  std::chrono::nanoseconds scan_interval{std::chrono::seconds(1)};  // of kPlain, at every page
+  std::chrono::nanoseconds scan_interval{std::chrono::seconds(1)};  // for kPlain, at every page
   double max_overhead = 0.01;  // share of the targets' CPU time
-  unsigned sample_rate = 1;    // of the hardware sampler: 1, 4 or 8 times the default
+  unsigned sample_rate = 1;    // the hardware sampler's: 1, 4 or 8 times the default
   std::string gate = "auto";   // auto, off, or a list of llc and tlb
-  std::uint64_t seed = 1;      // of the scanner's rotation
+  std::uint64_t seed = 1;      // the scanner's, for its rotation
   abit::AgeingUse ageing = abit::AgeingUse::kOff;
   bool calibrates = false;  // prices are measured again, although an earlier start has kept some
 };

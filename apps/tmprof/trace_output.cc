@@ -45,7 +45,7 @@ Error AnotherRecorder(const fs::path& file) {
                  "another recorder writes this file; name another one (-o)");
 }
 
-// Whether the name still stands for the open file.
+// True: the name still stands for the open file.
 bool IsStill(const fs::path& file, int fd) {
   struct stat named{};
   struct stat opened{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a recording goes, and what becomes of the trace that was there before.
+// The file of a recording, and the fate of the trace that had its name before.
 
 #pragma once
 
@@ -11,9 +11,9 @@
 
 namespace tmprof {
 
-// As perf does, the previous trace is kept once, as FILE.old. Until Keep() nothing is lost by that:
-// what was FILE.old stays beside it, and Restore() puts both back. Devices and pipes are written to
-// as they are; a symbolic link is followed.
+// Keeps the previous trace once, as FILE.old, like perf. Until Keep() that loses no file: the
+// previous FILE.old stays beside it, and Restore() puts both back. Devices and pipes are written to
+// directly; a symbolic link is followed.
 class TraceOutput {
  public:
   // Fails where another recorder writes the file.
@@ -23,7 +23,7 @@ class TraceOutput {
 
   // The recording has begun: the trace before the previous one goes.
   void Keep();
-  // Nothing was recorded: all is as it was before Prepare(), and what was written goes.
+  // Leaves all as it was before Prepare() and removes the new file, because the recording failed.
   void Restore();
 
  private:
@@ -33,7 +33,7 @@ class TraceOutput {
   std::filesystem::path path_;
   UniqueFd previous_;                           // holds its lock
   std::optional<std::filesystem::path> old_;    // the previous trace
-  std::optional<std::filesystem::path> older_;  // what had its name
+  std::optional<std::filesystem::path> older_;  // the file that had its name
 };
 
 }  // namespace tmprof

@@ -59,8 +59,8 @@ class TrackerCoverage {
   std::map<TargetId, Seen> seen_;
   std::set<TargetId> accessing_;
   PageSet accessed_;
-  PageSet untracked_;                     // of the accessed pages
-  std::map<TargetId, std::string> whys_;  // of targets in `untracked_`
+  PageSet untracked_;                     // accessed pages alone
+  std::map<TargetId, std::string> whys_;  // reasons of targets in `untracked_`
 };
 
 }  // namespace tmprof

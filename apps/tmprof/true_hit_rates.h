@@ -44,7 +44,7 @@ class TrueHitRateJudge {
     std::vector<PagesOfProcess> pages;     // after the last epoch
     std::vector<PagesOfProcess> in_phase;  // after the last one that reached into a phase
     double hit_seconds = 0;
-    double seconds = 0;  // of CPU time
+    double seconds = 0;  // CPU time
   };
 
   const Truth* truth_;

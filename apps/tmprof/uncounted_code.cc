@@ -96,7 +96,7 @@ bool IsThere(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// Where the linker takes a library from; unset: it is shared, or nowhere.
+// Returns the archive that the linker takes a library from; unset: it is shared, or not found.
 std::optional<fs::path> ArchiveOf(const CompilerInput& library,
                                   const std::vector<fs::path>& folders) {
   const bool is_file = library.name.starts_with(':');

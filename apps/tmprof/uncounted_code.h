@@ -12,10 +12,11 @@
 
 namespace tmprof {
 
-// Of what the command hands its linker: objects, archives or members of them, assembler. Not shared
-// libraries, which a profile lists by itself, nor what the compiler adds of its own. Which members
-// of an archive the linker takes is not known: all with code are named. What cannot be read is
-// taken for counted: the linker tells of it. `system_folders`: searched after -L.
+// Names the code without counters in the command's objects, archives or members of them, and
+// assembler. It leaves out shared libraries, which a profile lists by itself, and the compiler's
+// own additions. All members of an archive that have code are named, because only the linker knows
+// which of them it takes. Files that cannot be read are taken for counted, because the linker
+// complains of them. `system_folders`: searched after -L.
 std::vector<std::string> UncountedCode(const CompilerCommand& command,
                                        const std::vector<std::filesystem::path>& system_folders);
 

@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::uint64_t kLargestPiece = 512;
 
-// Of the leaf or piece of such a size, at a multiple of it, that `vpn` lies in.
+// Returns the end of the leaf or piece that holds `vpn`. Pieces of `pages` pages begin at multiples
+// of it.
 Vpn EndOfPiece(Vpn vpn, std::uint64_t pages) { return Vpn((vpn.value() / pages + 1) * pages); }
 
 // The scored rows of one target, handed out piece by piece.
@@ -58,7 +59,7 @@ class LookedAt {
     bool looked_at;
     Vpn end;
   };
-  // From `vpn` on, as far as it is alike.
+  // Returns the uniform stretch that begins at `vpn`.
   Stretch At(Vpn vpn) {
     while (run_ && run_->end <= vpn) FindRun();
     if (!run_) return {false, Vpn(std::numeric_limits<Vpn::rep>::max())};
@@ -83,7 +84,7 @@ class LookedAt {
   std::optional<VpnRange> run_;
 };
 
-// Where another memory policy begins than the one before; asked about in ascending order.
+// Finds the starts of memory policies that differ from the one before. Queries must ascend.
 class PolicyBounds {
  public:
   explicit PolicyBounds(const MemoryBinding* binding) {
@@ -105,8 +106,9 @@ class PolicyBounds {
   std::size_t next_ = 0;
 };
 
-// What is supposed of a page that nobody has looked at: the mean of those that were looked at and
-// hardly sampled, as it was not; or, where all were, of all that were looked at.
+// The score that is assumed of a page that was not looked at. It is the mean of pages that were
+// looked at and hardly sampled, like that page; if all were sampled, the mean of all that were
+// looked at.
 class SupposedScore {
  public:
   void Add(RankedRows::Cursor row) {
@@ -117,7 +119,7 @@ class SupposedScore {
     }
   }
 
-  // Nothing: nobody looks.
+  // nullopt: no page was looked at.
   std::optional<double> OfAPage() const {
     if (unsampled_.pages > 0) return unsampled_.score / unsampled_.pages;
     if (looked_at_.pages > 0) return looked_at_.score / looked_at_.pages;

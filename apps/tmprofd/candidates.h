@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a policy has to choose from, and what may give way to its choice.
+// Candidates of a policy, and pages that may give way to its choice.
 
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace tmprof {
 
-// By number.
+// Indexed by tier number.
 using TierSet = std::bitset<Tiers::kMost + 1>;
 
 struct PlacedTarget {
@@ -27,8 +27,8 @@ struct PlacedTarget {
   Pid pid;
   std::vector<VpnRange> mapped;            // ascending, disjoint
   const MemoryBinding* binding = nullptr;  // unknown: nothing of it is moved
-  std::optional<PageCount> resident{};     // as of SurveyedTarget
-  bool joins_segments = false;             // as of PageOwners::Mapper
+  std::optional<PageCount> resident{};     // see SurveyedTarget
+  bool joins_segments = false;             // see PageOwners::Mapper
 };
 
 // Columns of equal length, strictly ascending by key; spans do not overlap. A span lies in one leaf
@@ -36,11 +36,12 @@ struct PlacedTarget {
 struct Candidates {
   std::vector<PageKey> key;
   std::vector<std::uint32_t> span_pages;
-  std::vector<double> score;                // of the whole span; 0: nobody has seen it accessed
+  std::vector<double> score;                // score of the whole span; 0: no access was seen
   std::vector<std::optional<NodeId>> node;  // nullopt: nobody has seen it anywhere
-  std::vector<PageCount> leaf;              // what moves whole, where it is known; else the span
-  // 1: nobody has looked at it lately, and the score is what such pages without samples have that
-  // were looked at, on average; below tier 1, where nothing is wanted for what is only supposed, 0.
+  std::vector<PageCount> leaf;  // pages that move as one, if that is known; else the span
+  // 1: the page was not looked at lately. Its score is then the mean of such pages without samples
+  // that were looked at. Below tier 1 it is 0, because an assumed score is no reason to want pages
+  // there.
   std::vector<std::uint8_t> supposed;
   std::vector<std::uint8_t> joint;  // 1: several mappings had it when it was looked for
 

@@ -10,7 +10,7 @@
 
 namespace tmprof {
 
-// What the targets have there, and what is free beyond the reserve.
+// The memory that the targets have there, and the free memory beyond the reserve.
 struct FreeCapacity {
   friend bool operator==(const FreeCapacity&, const FreeCapacity&) = default;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tmprofd is told to do: valid by itself, with every default in force. proto/config.proto is
+// The configuration of tmprofd: valid by itself, with every default in force. proto/config.proto is
 // the manual.
 
 #pragma once
@@ -29,7 +29,7 @@ namespace tmprof {
 
 struct TargetConfig {
   std::vector<std::string> commands;     // fnmatch(3) patterns of /proc/PID/comm
-  std::vector<std::string> executables;  // of /proc/PID/exe; no flag, so that * matches a slash
+  std::vector<std::string> executables;  // for /proc/PID/exe; no flag, so that * matches a slash
   std::vector<std::string> cgroups;      // "/system.slice/redis.service", with those below
   std::vector<Pid> pids;
   // `observer` is not the configuration's to say.
@@ -43,24 +43,24 @@ struct TargetConfig {
 };
 
 struct TierConfig {
-  std::optional<Tiers> given;  // nothing: to be discovered
-  // Of tier 1, for all targets together; a ratio is of their footprint.
+  std::optional<Tiers> given;  // nullopt: to be discovered
+  // Capacity of tier 1, for all targets together; a ratio is of their footprint.
   Capacity capacity;
-  // Of tiers 2, 3 and so on, of those given.
+  // Capacities of tiers 2, 3 and so on, as far as they are given.
   std::vector<Capacity> lower_capacities;
   PageCount reserve{512ULL * 256};  // 512 MiB, kept free on each node that pages are moved to
 };
 
 struct ProfileConfig {
   std::chrono::nanoseconds epoch = Recorder::Options{}.epoch;  // the shortest
-  double max_cpu_share = 0.03;                                 // of one CPU, at the end of epochs
+  double max_cpu_share = 0.03;  // share of one CPU, at the end of epochs
   SourceChoice sources;
 };
 
 struct PlacementConfig {
   Ranker::Options ranker = Ranker::DefaultOptions(Ranker::Options{}.model);
   bool half_life_given = false;                        // else it is the rank model's own
-  RankSource rank = RankSource::kMemory;               // as of PlacerOptions; never exact
+  RankSource rank = RankSource::kMemory;               // see PlacerOptions; never exact
   bool rank_given = false;                             // else `rank` follows from the weight
   RankWeight weight = RankWeight::kMemory;             // never kStall
   bool weight_given = false;                           // else it is the rank model's own, too
@@ -73,8 +73,8 @@ struct MoverConfig {
   // 256 MiB: some 0.12 s of one CPU at 1.35 page faults of 1.4 us a page, what moves cost on the
   // machine that tmprof was developed on.
   PageCount most_pages_per_epoch{65536};
-  std::optional<double> cost_of_move;    // of MoveRules; nothing: to be measured
-  std::optional<double> latency_gap_ns;  // nothing: as the firmware tells, else assumed
+  std::optional<double> cost_of_move;    // see MoveRules; nullopt: to be measured
+  std::optional<double> latency_gap_ns;  // nullopt: the firmware's figure, else an assumed one
   double hysteresis = MoveRules{}.hysteresis;
   std::uint64_t cool_down_epochs = MoveRules{}.cool_down_epochs;
 };
@@ -82,7 +82,7 @@ struct MoverConfig {
 struct LedgerConfig {
   std::optional<std::filesystem::path> file;  // absolute
   std::optional<std::uint64_t> most_bytes;    // then it becomes FILE.1
-  std::uint32_t kept = 8;                     // of those before: FILE.1, the latest, to FILE.8
+  std::uint32_t kept = 8;                     // earlier files: FILE.1, the latest, to FILE.8
   friend bool operator==(const LedgerConfig&, const LedgerConfig&) = default;
 };
 
@@ -111,7 +111,7 @@ struct Config {
   MoverConfig mover;
   LedgerConfig ledger;
   std::filesystem::path control_socket{kDefaultControlSocket};
-  std::optional<ListenAddress> metrics;  // nothing: not served
+  std::optional<ListenAddress> metrics;  // nullopt: not served
   LogConfig log;
 };
 

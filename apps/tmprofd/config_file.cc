@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::uint64_t kPagesPerMib = (1U << 20) / kBasePageBytes;
 constexpr std::uint64_t kBytesPerMib = 1U << 20;
-constexpr std::size_t kCommandBytes = 15;  // of a name: TASK_COMM_LEN - 1 (include/linux/sched.h)
+constexpr std::size_t kCommandBytes = 15;  // in a name: TASK_COMM_LEN - 1 (include/linux/sched.h)
 constexpr std::size_t kMostFaultsTold = 100;
 
 constexpr std::array kLogLevels{LogLevel::kError, LogLevel::kWarning, LogLevel::kInfo,
@@ -99,7 +99,8 @@ bool IsLoopback(const ListenAddress& address) {
   return ::inet_pton(AF_INET6, address.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
-// From what was read to what it means. Values that ReadText() refused are unset by now.
+// Builds the configuration from the text that was read. Values that ReadText() refused are unset by
+// now.
 class Building {
  public:
   Building(const wire::Config& wire, TextReading& reading) : wire_(wire), reading_(reading) {}
@@ -215,7 +216,7 @@ class Building {
     if (wire.has_reserve_mib()) tiers.reserve = PageCount(wire.reserve_mib() * kPagesPerMib);
   }
 
-  // Of a group with a capacity.
+  // Reads the capacity of a group that has one.
   template <typename Wire>
   Capacity CapacityOf(const Wire& wire) {
     if (wire.has_capacity_mib()) return PageCount(wire.capacity_mib() * kPagesPerMib);
@@ -722,7 +723,7 @@ bool ObserveAlike(const Config& a, const Config& b) {
     wire::Config wire;
     Print(config.tiers, *wire.mutable_tiers());
     Print(config.profile, *wire.mutable_profile());
-    // What follows from pages, and when.
+    // These fields decide on placement and its times, not on observation.
     wire.mutable_tiers()->clear_capacity();
     for (auto& tier : *wire.mutable_tiers()->mutable_tier()) tier.clear_capacity();
     wire.mutable_tiers()->clear_reserve_mib();
@@ -737,7 +738,7 @@ Result<Config> WithSettings(const Config& config, const std::vector<Setting>& se
   constexpr std::string_view kName = "set";
   wire::Config wire;
   google::protobuf::TextFormat::ParseFromString(PrintConfig(config), &wire);
-  // What follows from another field follows from what that is set to.
+  // Fields that follow from another field follow from its new value.
   if (!config.placement.half_life_given) wire.mutable_placement()->clear_half_life_ms();
   if (!config.placement.weight_given) wire.mutable_placement()->clear_rank_weight();
   for (const Setting& setting : settings) {

@@ -27,8 +27,8 @@ Result<Config> LoadConfig(const std::string& path);
 // names stand in quotes or not. Refused as a file would be, under the name "set".
 Result<Config> WithSettings(const Config& config, const std::vector<Setting>& settings);
 
-// Whether both observe by the same sources, for the same tiers: one can take the other's place
-// while all that was learnt of pages is kept.
+// True: both observe by the same sources, for the same tiers. One can then take the other's place,
+// and all that was learnt of pages is kept.
 bool ObserveAlike(const Config& a, const Config& b);
 
 // All that holds, defaults included, as ParseConfig() takes it. What has no value because it is

@@ -54,7 +54,7 @@ std::string ConfigManual(std::string_view proto) {
       kVersion);
   std::istringstream lines{std::string(proto)};
   std::string comment;
-  std::vector<std::string> scopes;  // of messages and oneofs around a line; "" for another
+  std::vector<std::string> scopes;  // names of messages and oneofs around a line; "" for another
   bool is_description = true;
   for (std::string whole; std::getline(lines, whole);) {
     const std::string_view line = Trimmed(whole);

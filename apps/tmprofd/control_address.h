@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the daemon is asked.
+// The address of the daemon's control socket.
 
 #pragma once
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How to ask the running daemon. Over its Unix stream socket goes one JSON object a line: requests
-//   {"command": "status" | "targets", "format": "json" | "text"}   "json" unless given
+//   {"command": "status" | "targets", "format": "json" | "text"}   "json" unless given; "text"
+//   takes
+//                                   "columns": N, a width that its tables have to fit
 //   {"command": "pause" | "resume" | "stop"}
 //   {"command": "set", "settings": {NAME: VALUE, ...}}              values are text
 // and to each an answer
@@ -22,11 +24,11 @@ namespace tmprof {
 // With the line feed; a longer one is refused.
 inline constexpr std::size_t kMostRequestBytes = std::size_t{64} << 10;
 
-// As it goes over the socket: one line and its line feed. Bytes that are not UTF-8 become U+FFFD.
+// Returns one line and its line feed, ready for the socket. Bytes that are not UTF-8 become U+FFFD.
 std::string JsonLine(const Json& json);
 
 Json FailureAsJson(const Error& error);
-// Of an answer that is not "ok".
+// Returns the error of an answer that is not "ok".
 Error ErrorOf(const Json& answer);
 
 // A connection to the socket at `path`, blocking, on which each wait for the daemon ends after

@@ -43,10 +43,10 @@ Error Served(const std::string& path, pid_t by) {
 struct Listener {
   enum class Kind : std::uint8_t { kNone, kDead, kLive };
   Kind kind = Kind::kNone;
-  pid_t pid = 0;  // of a live one; 0: in another PID namespace, or too busy to tell
+  pid_t pid = 0;  // PID of a live one; 0: in another PID namespace, or too busy to tell
 };
 
-// Of whatever is at `path`; refuses what is no socket.
+// Looks at the file at `path`; refuses a file that is no socket.
 Result<Listener> Probe(const std::string& path) {
   struct stat file{};
   if (::lstat(path.c_str(), &file) != 0) {

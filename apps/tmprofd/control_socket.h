@@ -14,7 +14,7 @@ namespace tmprof {
 
 class ControlSocket {
  public:
-  // As ControlServer::Start().
+  // Errors are those of ControlServer::Start().
   static Result<ControlSocket> Listen(std::string path);
 
   ControlSocket(ControlSocket&& other) noexcept = default;

@@ -74,7 +74,7 @@ class Daemon {
       const std::scoped_lock lock(mutex_);
       if (stop_) return ran;
       if (ran) {
-        status_.refusal.reset();  // of what is tried now nothing is known yet
+        status_.refusal.reset();  // the fate of the next attempt is not known yet
         config_ = *std::exchange(next_, std::nullopt);
         tried_ = asked_;
       } else if (before_) {
@@ -117,7 +117,7 @@ class Daemon {
       if (!started) return Fail(started.error());
       {
         const std::scoped_lock lock(mutex_);
-        Answer({});  // where it is read still; the server's end waits for all who wait
+        Answer({});  // in case it is still read; the server's end waits for all who wait
         RefuseSettings("the daemon answers at another socket from now on");
       }
       control_ = *std::move(started);
@@ -193,8 +193,8 @@ class Daemon {
     return false;
   }
 
-  // What is next takes its place in the session that runs; or, where it is refused, leaves it as it
-  // was.
+  // Gives the running session the next configuration. A configuration that is refused changes no
+  // part of it.
   void Adopt(PlacementSession& session, Log& log) {
     const Config before = config_;
     {
@@ -289,7 +289,7 @@ class Daemon {
     return {};
   }
 
-  // From the next session on, which begins at once; until the file is read again.
+  // The settings hold for the next session, which begins at once, and until the file is read again.
   Status Set(const std::vector<Setting>& settings) {
     std::unique_lock lock(mutex_);
     if (refuses_settings_) return Fail(NotInForce(*refuses_settings_, ""));
@@ -328,9 +328,10 @@ class Daemon {
   MonotonicTime tell_again_;
   DaemonStatus status_;  // the session's, and what lasts from one to the next
   StatusBoard board_{clock_, DaemonStatus{.version = kVersion}};
-  std::mutex mutex_;              // of all below
+  std::mutex mutex_;              // guards all below
   Config config_;                 // written by the daemon's own thread
-  std::optional<Config> before_;  // of the last session that observed; by the daemon's thread alone
+  std::optional<Config> before_;  // configuration of the last session that observed; used by the
+                                  // daemon's thread alone
   std::optional<std::string> file_;
   std::optional<Config> next_;
   bool next_is_from_file_ = false;               // with what was set since

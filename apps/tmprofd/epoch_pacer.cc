@@ -11,10 +11,10 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// What changes is then found so much later.
+// A change is found later by this factor.
 constexpr double kMostStretch = 4;
-// What is accessed unevenly gains a little in each of many epochs, as evidence comes in: resting
-// after two of them cost zipf a sixth of its hits in 20 s (bench/closed_loop).
+// Unevenly accessed pages gain a little in each of many epochs, as evidence comes in. Resting after
+// two such epochs cost zipf a sixth of its hits in 20 s (bench/closed_loop).
 constexpr std::uint64_t kFutileEpochs = 8;
 
 nanoseconds Times(nanoseconds time, double factor) {

@@ -17,7 +17,7 @@ class EpochPacer {
   // Preconditions: shortest > 0, cpu_share > 0.
   EpochPacer(std::chrono::nanoseconds shortest, double cpu_share);
 
-  // From now on; what is owed stays so. Preconditions as above.
+  // Holds from now on; time that is owed stays owed. Preconditions as above.
   void Configure(std::chrono::nanoseconds shortest, double cpu_share);
 
   // That another epoch is over, what its end took, and whether it was worth that. While it is not,

@@ -104,7 +104,7 @@ void LedgerKeeper::TellTargets(const EpochProfile& epoch, std::span<const Target
     auto known = told_.find(target.id);
     const bool is_new = known == told_.end();
     if (is_new) {
-      if (!is_observed) continue;  // nothing of it moves
+      if (!is_observed) continue;  // no page of it moves
       known = told_.emplace(target.id, Told{.target = now}).first;
     }
     if (is_observed) known->second.last_observed = epoch.index;
@@ -116,9 +116,9 @@ void LedgerKeeper::TellTargets(const EpochProfile& epoch, std::span<const Target
   for (const auto& [id, told] : told_) news.push_back(told.target);
 }
 
-// Of those that have ended, or that nobody observes any more, the last moves are over by the next
-// epoch's end. Pages that others share are watched on, and the ledger names them by the target that
-// they were moved through.
+// The last moves of targets that have ended, or that are not observed any more, are over by the
+// next epoch's end. Pages that others share are watched on, and the ledger names them by the target
+// that they were moved through.
 void LedgerKeeper::ForgetTargets(std::uint64_t epoch, const PageOwners& owners) {
   for (const TargetId file : std::exchange(files_, owners.Files())) {
     if (!std::ranges::binary_search(files_, file)) payback_.Forget(file);

@@ -66,7 +66,7 @@ class LedgerKeeper {
   std::optional<LedgerWriter> writer_;  // none: it has ended
   Payback payback_;
   struct Told {
-    LedgerTarget target;              // as it was told last
+    LedgerTarget target;              // the last state that was told
     std::uint64_t last_observed = 0;  // epoch
   };
   std::map<TargetId, Told> told_;

@@ -23,8 +23,8 @@ class LiveTargets {
 
   // Those that are targets from now on.
   void Follow(const std::vector<TrackedProcess>& targets);
-  // Nothing once it has ended: its number may be another's soon. What asks the kernel by number
-  // must do so at once.
+  // nullopt: the target has ended, and its number may soon be another's. Use the number for calls
+  // of the kernel at once.
   std::optional<Pid> Find(TargetId target) const;
 
  private:

@@ -13,7 +13,7 @@
 namespace tmprof {
 namespace {
 
-// Of syslog(3): LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG.
+// Levels of syslog(3): LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG.
 constexpr std::array kSyslogLevel = {3, 4, 6, 7};
 
 std::string Mark(LogLevel level) {

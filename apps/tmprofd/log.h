@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon says while it runs: a line for each event, to standard error.
+// The daemon's log: a line for each event, to standard error.
 
 #pragma once
 
@@ -15,7 +15,7 @@ namespace tmprof {
 struct LogEvent {
   LogLevel level = LogLevel::kInfo;
   std::string_view text;
-  Json figures = Json::object();  // by name; what the text says of them, for programs
+  Json figures = Json::object();  // keyed by name; the figures of the text, for programs
 };
 
 // With its line feed. "tmprofd: warning: TEXT", or an object on one line; where the journal reads

@@ -59,7 +59,7 @@ std::string Generated(const CLI::App& app, const std::string& what) {
   if (what == "zsh") return ZshCompletion(app);
   if (what == "fish") return FishCompletion(app);
   if (what == "man") return Manual(app);
-  std::string proto;  // of config.proto, on standard input
+  std::string proto;  // text of config.proto, on standard input
   for (int c = std::getchar(); c != EOF; c = std::getchar()) proto += static_cast<char>(c);
   return ConfigManual(proto);
 }

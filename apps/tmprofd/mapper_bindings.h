@@ -37,10 +37,10 @@ class MapperBindings {
   struct OfStretch {
     struct Binder {
       const MemoryBinding* binding;
-      Vpn first;  // where the stretch begins in the mapping
+      Vpn first;  // page of the mapping at which the stretch begins
     };
     std::vector<Binder> binders;
-    bool known = true;        // of each mapping
+    bool known = true;        // true: of each mapping
     bool has_unread = false;  // in some mapping, some page
     std::map<std::pair<NodeId, NodeId>, bool> let_all;
     bool MayBind() const { return !known || !binders.empty(); }
@@ -56,7 +56,7 @@ class MapperBindings {
   const PageOwners* owners_;
   std::vector<const PlacedTarget*> binders_;       // ascending by ID
   std::set<TargetId> files_;                       // that any of them maps
-  using Stretches = std::map<PageKey, OfStretch>;  // by the name of the first page
+  using Stretches = std::map<PageKey, OfStretch>;  // keyed by the name of the first page
   Stretches stretches_;
   Stretches::iterator last_ = stretches_.end();  // that was asked about
 };

@@ -25,8 +25,8 @@ class ThreadCpuClock final : public Clock {
 
 class MoveThread {
  public:
-  // What binds a target: found as of PageMover, or read, which may take long. Without either
-  // nothing is bound.
+  // The bindings of a target: found in the way of PageMover, or read, which may take long. Without
+  // either no page is bound.
   struct Bindings {
     PageMover::FindBinding find;
     std::function<void(TargetId)> read;
@@ -42,8 +42,8 @@ class MoveThread {
   MoveThread(const MoveThread&) = delete;
   MoveThread& operator=(const MoveThread&) = delete;
 
-  // As of PageMover, both. Waits for the call that is under way, as all of these do, and for no
-  // other.
+  // Both are those of PageMover. They wait for the call that is under way, like all functions here,
+  // and for no other.
   void Configure(const MoverLimits& limits);
   std::vector<Move> Replace(std::vector<Move> moves);
   // Those that are over since the last time.
@@ -62,7 +62,7 @@ class MoveThread {
   ThreadCpuClock cpu_clock_;
   mutable std::atomic<int> callers_{0};  // that want the mutex
   std::function<void(TargetId)> read_binding_;
-  mutable std::mutex mutex_;  // of all below, held through each call
+  mutable std::mutex mutex_;  // guards all below, and is held through each call
   std::condition_variable_any changed_;
   PageMover mover_;
   std::vector<MoveOutcome> outcomes_;

@@ -25,12 +25,12 @@
 namespace tmprof {
 namespace {
 
-// Of the hit ratio: moves that would raise it by less are not worth ranking all pages for.
+// Gain in the hit ratio below which moves are not worth ranking all pages for.
 constexpr double kGainWorthLooking = 0.01;
-// Of the pages in use, those that must have been looked at before it is believed that none of them
+// Share of the pages in use that must have been looked at before it is believed that none of them
 // would be worth a move.
 constexpr double kEnoughLookedAt = 0.9;
-// What becomes hot is then found some seconds later.
+// Pages that become hot are then found some seconds later.
 constexpr int kActiveSecondOf = 4;
 
 TargetRules RulesOf(const TargetConfig& config) {
@@ -103,7 +103,7 @@ std::unique_ptr<PolicyReader> OpenPolicyReader(const Log& log) {
   return std::make_unique<NumaMapsReader>();
 }
 
-// Whether any source could be attached to any target.
+// True: a source could be attached to a target.
 bool Observed(const EpochProfile& epoch) {
   return std::ranges::any_of(epoch.sources,
                              [](const SourceStatus& source) {
@@ -248,7 +248,7 @@ Status PlacementSession::BeginLedger() {
   return {};
 }
 
-// Where another one cannot be begun, that of the configuration that is in force is, anew.
+// If a new ledger cannot be begun, one for the configuration that is in force is begun anew.
 Status PlacementSession::RenewLedger(const Config& config) {
   LedgerInfo info = LedgerInfoFor(config);
   const LedgerInfo before = LedgerInfoFor(config_);
@@ -284,8 +284,8 @@ Status PlacementSession::RenewLedger(const Config& config) {
 
 Status PlacementSession::Adopt(Config config) {
   TMPROF_CHECK(ObserveAlike(config_, config));
-  // What was decided to be moved, or not to be, was decided by what is in force: it is in no ledger
-  // of what comes.
+  // Decisions until now were made by the configuration in force, so they are in no ledger of the
+  // next one.
   const bool moves_alike = config.mover.limits.dry_run == config_.mover.limits.dry_run &&
                            config.placement.track_only == config_.placement.track_only;
   std::vector<Move> pending;
@@ -339,7 +339,7 @@ Status PlacementSession::Run(const std::function<bool()>& stop_requested,
   return {};
 }
 
-// By whole seconds, in which the ladder of exposures gets some way.
+// Rests for whole seconds, in which the ladder of exposures gets some way.
 GateVerdict PlacementSession::Gate(GateLook look, std::optional<double> memory_stall_share) {
   GateVerdict verdict = sources_.gate ? sources_.gate(look, memory_stall_share) : GateVerdict{};
   if (!may_rest_ || !pacer_.futile() || !verdict.references_active) return verdict;
@@ -353,7 +353,7 @@ GateVerdict PlacementSession::Gate(GateLook look, std::optional<double> memory_s
   return verdict;
 }
 
-// What was moved since the last epoch's end has been moved, too.
+// Moves since the last epoch's end are reported, too.
 void PlacementSession::EndMoving() {
   mover_->Pause();
   const std::uint64_t dropped = mover_->Replace({}).size() + dropped_;
@@ -436,7 +436,7 @@ Status PlacementSession::EndEpoch(const EpochProfile& epoch) {
 }
 
 bool PlacementSession::Place(const EpochProfile& epoch) {
-  // Nothing moves while it is decided what is to: all that was moved is known.
+  // No page moves while the next moves are decided, so the outcomes of all earlier ones are known.
   const std::uint64_t replaced = mover_->Replace({}).size() + std::exchange(dropped_, 0);
   std::vector<MoveOutcome> outcomes = mover_->TakeOutcomes();
   CountMoves(outcomes, placer_.Learn(outcomes, epoch.index));

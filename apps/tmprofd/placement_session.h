@@ -59,8 +59,8 @@ class PlacementSession {
   // `stop_requested` of Run(). What is refused leaves it as it was. Precondition: ObserveAlike().
   Status Adopt(Config config);
 
-  // Whether an epoch has ended in which a source observed a target: what ends Run() afterwards is
-  // not the configuration's fault.
+  // True: an epoch has ended in which a source observed a target. An error that ends Run()
+  // afterwards is not the configuration's fault.
   bool has_observed() const { return has_observed_; }
 
   MoveThread& mover() { return *mover_; }
@@ -72,7 +72,7 @@ class PlacementSession {
                    SessionSources sources, std::unique_ptr<PolicyReader> policies, const Log& log,
                    DaemonStatus& status, StatusBoard& board);
 
-  // Whether the kernel moves pages, too, as of now; what is told of that, and of all else.
+  // Checks if the kernel moves pages now, too. Warnings() tells of that, and of all else.
   void LookForRival();
   std::vector<std::string> Warnings() const;
   void GoOnWithoutLedger(const Error& error);
@@ -94,8 +94,8 @@ class PlacementSession {
   // Once.
   void WarnOfSharedPages(const NotMoved& not_moved);
   void EndMoving();
-  // What the counters say; and accessed bits are read for a part of the time only while that finds
-  // no moves that pay.
+  // Returns the verdict of the counters. While it finds no moves that pay, accessed bits are read
+  // only for a part of the time.
   GateVerdict Gate(GateLook look, std::optional<double> memory_stall_share);
   DaemonState StateNow() const;
   void CountMoves(const std::vector<MoveOutcome>& outcomes, std::uint64_t undone);
@@ -109,14 +109,14 @@ class PlacementSession {
 
   Config config_;
   Tiers tiers_;
-  std::vector<std::optional<double>> latencies_;  // of the machine's tiers, in ns
+  std::vector<std::optional<double>> latencies_;  // latencies of the machine's tiers, in ns
   SessionSources sources_;
   const Log& log_;
   DaemonStatus& status_;
   StatusBoard& board_;
-  std::mutex publishing_;  // so that what is told last is the state as it is
+  std::mutex publishing_;  // keeps updates in order, so that the last one told is the current state
   SystemClock clock_;
-  ThreadCpuClock cpu_clock_;  // of the thread that calls Run()
+  ThreadCpuClock cpu_clock_;  // clock of the thread that calls Run()
   EpochPacer pacer_;
   bool told_overdrawn_ = false;
   bool has_observed_ = false;
@@ -131,7 +131,7 @@ class PlacementSession {
   OwnCpus own_cpus_{procfs_};
   std::optional<TargetFinder> finder_;  // always one
   TargetTracker tracker_;
-  const Status may_move_joint_;  // as of the start
+  const Status may_move_joint_;  // known since the start
   Placer placer_;
   std::unique_ptr<MoveThread> mover_;
   std::optional<LedgerKeeper> ledger_;

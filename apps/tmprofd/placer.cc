@@ -16,16 +16,17 @@ namespace {
 
 // Far longer than any cool-down that helps, so that pages that go to and fro are noticed.
 constexpr std::uint64_t kLeastEpochsRemembered = 60;
-// What is shared, mapped by others or not the process's own now may be later. What is busy time and
-// again, as pinned memory is, is let be twice as long each time, up to that.
+// Pages that are shared, mapped by others or not the process's own now may become movable later.
+// The backoff of pages that are busy again and again, such as pinned memory, doubles each time, up
+// to this.
 constexpr std::uint64_t kEpochsLetBe = 60;
 // Pages looked for together although not all of them are asked for: one more costs less than a
 // call.
 constexpr std::uint64_t kGapWorthLooking = 64;
 // Time is read between looks. This many pages take some milliseconds (LinuxPageLocator).
 constexpr std::uint64_t kMostLookedForTogether = 16384;
-// So many pages are supposed to have cost kSupposedNsPerPage (mover/page_mover.h) before any were
-// seen to move.
+// Number of pages that are assumed to have cost kSupposedNsPerPage (mover/page_mover.h) before any
+// were seen to move.
 constexpr double kSupposedPages = 1000;
 // Weight of what was seen, an epoch later.
 constexpr double kRemembered = 0.9;
@@ -230,7 +231,7 @@ bool Placer::Look(TargetId target, Pid pid, VpnRange pages) {
   auto runs = locator_.Locate(pid, pages, owners_.JointIn(target, pages));
   if (!runs) return false;
   PageOwners::Changes changes = owners_.Found(target, pages, *runs);
-  // Supposed moves of pages that are no longer there are forgotten, and so are their places.
+  // Assumed moves of pages that are no longer there are forgotten, and so are their places.
   if (options_.dry_run) {
     for (Renamed& change : changes) change.to.reset();
   }
@@ -257,7 +258,7 @@ bool Placer::Sought::CanHold(const Sought& next) const {
          pages.size() < PageCount(kMostLookedForTogether);
 }
 
-// What is not looked at now is with the next epoch's.
+// Targets that are not looked at now are looked at with the next epoch's.
 void Placer::LookAgain(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for) {
   const MonotonicTime began = cpu_clock_->Now();
   std::erase_if(look_again_, [targets](const Sought& sought) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the profile of an epoch to the moves of the next: rank, policy, what is where, what is worth
-// a move.
+// Turns the profile of an epoch into the moves of the next: rank, policy, places of pages, moves
+// that pay.
 
 #pragma once
 
@@ -41,8 +41,8 @@ namespace tmprof {
 
 struct PlacerOptions {
   Tiers tiers;
-  Capacity capacity;                       // of tier 1
-  std::vector<Capacity> lower_capacities;  // of tiers 2, 3 and so on, as far as they have their own
+  Capacity capacity;                       // capacity of tier 1
+  std::vector<Capacity> lower_capacities;  // capacities of tiers 2, 3 and so on that have their own
   PageCount reserve;                       // kept free on each node
   Ranker::Options ranker;
   // The placer goes by kCombined instead of kMemory while too few samples of accesses to memory are
@@ -54,13 +54,13 @@ struct PlacerOptions {
   std::uint64_t cool_down_epochs = 0;
   // MoveRules, same name. nullopt: it is learnt from what moves take, and what an access gains.
   std::optional<double> cost_of_move;
-  LatencyGaps gaps;  // what an access gains in tier 1
+  LatencyGaps gaps;  // time that an access gains in tier 1
   // Moves are over with ECANCELED, and each decision goes on from where those before it would have
   // led.
   bool dry_run = false;
   // False: pages that several mappings hold stay where they are.
   bool moves_joint = true;
-  // Of one CPU, for looking where pages are.
+  // Share of one CPU for looking where pages are.
   double survey_share = 0.01;
 };
 
@@ -69,18 +69,18 @@ struct PlacementDecision {
   NotMoved not_moved;
   RankSource rank = RankSource::kCombined;  // scores, hit ratio and gain are estimated from it
   PageCount wanted;
-  PageCount capacity;                                      // of tier 1
-  std::vector<std::optional<PageCount>> lower_capacities;  // as of MoveRules
-  // Of the score of what is known to be somewhere, the share in tier 1, before the moves; nothing:
-  // no score at all. What is only supposed of pages counts for neither.
+  PageCount capacity;                                      // capacity of tier 1
+  std::vector<std::optional<PageCount>> lower_capacities;  // see MoveRules
+  // Share in tier 1, before the moves, of the score of all pages whose place is known. Assumed
+  // scores do not count. nullopt: there is no score at all.
   std::optional<double> hit_ratio;
-  // By which the moves would raise it; likewise.
+  // Share by which the moves would raise `hit_ratio`; nullopt in the same case.
   std::optional<double> gain;
   // Memory time that the moves are predicted to save, in seconds per second. Scores that count all
   // accesses make it an upper bound: caches serve some of them. nullopt: scores are no accesses.
   std::optional<double> saved_per_second;
-  // Of the pages that are known to be somewhere, those with accessed bits that were read lately; 0
-  // where there are no pages.
+  // Share of the pages whose place is known that have recently read accessed bits; 0 if there are
+  // no pages.
   double looked_at = 0;
 };
 
@@ -89,20 +89,21 @@ class Placer {
   // `cpu_clock` is the calling thread's CPU time. All must outlive the placer.
   Placer(PlacerOptions options, PageLocator& locator, const Clock& cpu_clock);
 
-  // From now on. All that is known of pages stays so. Precondition: the tiers are the same.
+  // Holds from now on; all that is known of pages stays known. Precondition: the tiers are the
+  // same.
   void Configure(PlacerOptions options);
 
   // After each epoch. `targets` ascend by id: those that are alive. `memory` is the machine's as
   // of now.
   PlacementDecision Decide(const EpochProfile& epoch, std::span<const PlacedTarget> targets,
                            std::span<const NodeMemory> memory);
-  // What became of moves. Returns how many of them undid an earlier one.
+  // Takes the outcomes of moves. Returns how many of them undid an earlier one.
   std::uint64_t Learn(std::span<const MoveOutcome> outcomes, std::uint64_t epoch);
 
   const PlacementMap& map() const { return map_; }
   // Owners as of the last decision.
   const PageOwners& owners() const { return owners_; }
-  // Of the last decision, parallel.
+  // These are of the last decision, and parallel.
   const EvidenceTable& table() const { return ranker_.table(); }
   const Scores& scores() const { return scores_; }
 
@@ -123,13 +124,13 @@ class Placer {
   // found.
   bool LookForTheBest(std::span<const PlacedTarget> targets, PageCount capacity,
                       std::chrono::nanoseconds look_for);
-  // As the moves that are supposed leave them.
+  // Returns the rooms that the assumed moves leave.
   std::vector<NodeRoom> RoomsAt(std::span<const NodeMemory> memory, MonotonicTime now);
   PageCount CapacityNow(std::span<const TargetId> targets, std::span<const NodeRoom> rooms) const;
   PageCount Footprint(std::span<const TargetId> targets) const;
-  // Nothing: whatever is free. A share counts at least what is in the tier for each target of which
-  // not all pages were found once: that of a part of them is too little, and nothing is to leave
-  // the tier for it.
+  // nullopt: all free memory. A share counts at least the memory in the tier of each target whose
+  // pages were not all found once. A share of a part of its pages would be too little, and would
+  // drive pages from the tier.
   std::optional<PageCount> LimitOf(const Capacity& capacity, std::span<const TargetId> targets,
                                    Tier tier) const;
   PageCount PagesIn(std::span<const TargetId> targets, Tier tier) const;
@@ -144,7 +145,7 @@ class Placer {
   std::vector<PlacedSpan> PlacedSpans(std::span<const PlacedTarget> targets, std::uint64_t epoch,
                                       MapperBindings& mappers,
                                       const PlacedSpan::OthersLet& mappers_let);
-  // Moves of leaves from moves of pieces that hold several, but for what is let be.
+  // Turns moves of pieces that hold several leaves into moves of leaves, without leaves in backoff.
   std::vector<Move> LeafByLeaf(std::span<const Move> moves, std::uint64_t epoch) const;
   void LearnRefusal(const MoveOutcome& refused, std::uint64_t epoch);
   // Why the kernel would not move the leaf of late.
@@ -178,14 +179,14 @@ class Placer {
     bool CanHold(const Sought& next) const;
   };
   std::vector<Sought> look_again_;  // their places may have changed
-  // Of what the kernel would not move.
+  // Pages that the kernel would not move.
   struct LetBe {
     std::uint64_t until = 0;  // epoch
     std::uint64_t epochs = 0;
     bool mapped_elsewhere = false;
   };
-  std::map<PageKey, LetBe> let_be_;  // by the page's name
-  // Of moves, older ones weighing less.
+  std::map<PageKey, LetBe> let_be_;  // keyed by the page's name
+  // Sums over moves, in which older ones weigh less.
   double moving_ns_ = 0;
   double moved_pages_ = 0;
 };

@@ -18,7 +18,7 @@ namespace tmprof {
 
 struct RankedRow {
   VpnRange pages;
-  double score = 0;  // of all its pages, as are the samples
+  double score = 0;  // score of all its pages, as are the samples
   double samples = 0;
   bool looked_at = false;
 };
@@ -101,7 +101,7 @@ class RankedRows {
   const EvidenceTable* table_ = nullptr;
   const Scores* scores_ = nullptr;
   std::vector<bool> replaced_;  // rows of the table; empty: none
-  std::vector<Part> parts_;     // of those, by name
+  std::vector<Part> parts_;     // parts of those, sorted by name
   std::vector<Part> merged_;    // which take their place; ascending, disjoint
 };
 

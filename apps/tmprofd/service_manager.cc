@@ -24,7 +24,7 @@ ServiceManager ServiceManager::FromEnvironment() {
   std::uint64_t interval = 0;
   std::optional<std::chrono::microseconds> watchdog;
   if (::sd_watchdog_enabled(0, &interval) > 0) watchdog = std::chrono::microseconds(interval);
-  // Whether it was heard changes nothing for the daemon.
+  // The daemon goes on even if systemd did not hear it.
   return {[](const std::string& message) { (void)::sd_notify(0, message.c_str()); }, watchdog};
 }
 

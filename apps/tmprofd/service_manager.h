@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What systemd is told of the daemon, where it runs it (sd_notify(3)). Nothing, where it does not.
+// Tells systemd of the daemon's state (sd_notify(3)). Has no effect if systemd does not run the
+// daemon.
 
 #pragma once
 
@@ -18,7 +19,7 @@ class ServiceManager {
   // Takes what sd_notify(3) does.
   using Notify = std::function<void(const std::string&)>;
 
-  // As NOTIFY_SOCKET and WATCHDOG_USEC have it.
+  // Reads NOTIFY_SOCKET and WATCHDOG_USEC.
   static ServiceManager FromEnvironment();
   ServiceManager(Notify notify, std::optional<std::chrono::microseconds> watchdog)
       : notify_(std::move(notify)), watchdog_(watchdog) {}
@@ -30,7 +31,7 @@ class ServiceManager {
   // `now` as of CLOCK_MONOTONIC. Ready() tells that it is over.
   void Reloading(MonotonicTime now);
   void Stopping();
-  void Say(std::string_view what_it_does);  // as `systemctl status` shows it
+  void Say(std::string_view what_it_does);  // `systemctl status` shows the text
   void Alive();
 
  private:

@@ -100,7 +100,7 @@ void Drop(pb::Message& message, const FieldDescriptor& field) {
   }
 }
 
-// What it is told is told again by the reader, with the field's name.
+// Ignores errors, because the reader tells them again with the field's name.
 class Deaf final : public pb::io::ErrorCollector {
  public:
   void AddError(int, pb::io::ColumnNumber, const std::string&) override {}
@@ -162,7 +162,7 @@ class TextReader final : private pb::io::ErrorCollector {
   TextPlace Here() { return {tokens_.current().line + 1, tokens_.current().column + 1}; }
   std::string Quoted() { return AtEnd() ? "the end" : "'" + tokens_.current().text + "'"; }
 
-  // Of `message` up to `close`, or to the end of all where that is empty.
+  // Reads the fields of `message` up to `close`, or to the end of the text if `close` is empty.
   void ReadGroup(pb::Message& message, const std::string& path, std::string_view close,
                  int open_line) {
     while (!AtEnd()) {
@@ -263,7 +263,7 @@ class TextReader final : private pb::io::ErrorCollector {
       return;
     }
     Refuse(place, given.path, fmt::format("{} is needed, not '{}'", Wanted(field), text));
-    // So that a second value is found out, and that this one is judged no further.
+    // A second value is then found out, and this one is judged no further.
     if (!field.is_repeated()) given.places.push_back(place);
   }
 

@@ -25,11 +25,12 @@ struct TextPlace {
 struct TextFault {
   TextPlace place;
   std::string field;  // "tiers.tier.node"; may be empty
-  std::string what;   // what is wrong, and what is allowed
+  std::string what;   // the fault, and the values that are allowed
   friend auto operator<=>(const TextFault&, const TextFault&) = default;
 };
 
-// What was read into a message, with the place of each value, for those who judge what it means.
+// The text that was read into a message, with the place of each value, for those who judge its
+// meaning.
 class TextReading {
  public:
   std::vector<TextFault> faults;
@@ -42,7 +43,7 @@ class TextReading {
   friend class TextReader;
   struct Given {
     std::string path;
-    std::vector<TextPlace> places;  // of a repeated field one for each value that was accepted
+    std::vector<TextPlace> places;  // a repeated field has one for each value that was accepted
   };
 
   std::map<std::pair<const google::protobuf::Message*, std::string>, Given> given_;
