@@ -230,8 +230,10 @@ std::string HowKnown(const CapacityCurve& curve) {
   return "";
 }
 
-std::string PointsText(const CapacityCurve& curve) {
-  std::vector<TextTable::Column> columns = {{"capacity"}, {"of the whole"}};
+std::string PointsText(const CapacityCurve& curve, TextWidth width) {
+  using enum TextTable::Align;
+  using enum TextTable::Importance;
+  std::vector<TextTable::Column> columns = {{"capacity", kRight, kKey}, {"of the whole"}};
   for (const CapacitySeries& series : kCapacitySeries) {
     if (curve.Knows(series.rate)) columns.push_back({series.title});
   }
@@ -246,7 +248,7 @@ std::string PointsText(const CapacityCurve& curve) {
     }
     table.AddRow(std::move(cells));
   }
-  std::string text = table.Text();
+  std::string text = table.Text(width);
   for (const CapacitySeries& series : kCapacitySeries)
     all_told = all_told && curve.IsAllTold(series.rate);
   if (!all_told) text += "?: too little was seen to tell\n";
@@ -307,7 +309,7 @@ std::optional<std::uint64_t> UnknownPagesOf(const CapacityCurve& curve) {
 
 }  // namespace
 
-std::string CapacityCurveText(const CapacityCurve& curve) {
+std::string CapacityCurveText(const CapacityCurve& curve, TextWidth width) {
   const RankSource by = *curve.options.by;
   std::string text = fmt::format(
       "Hit rate of tier 1, the fast memory, by its capacity: the share of the\n"
@@ -322,7 +324,7 @@ std::string CapacityCurveText(const CapacityCurve& curve) {
         fmt::format("Memory that was not looked at is in no figure: {}.\n", curve.why_no_resident);
   }
   if (curve.why_unknown.empty()) {
-    text += "\n" + PointsText(curve) + "\n" + NeedsText(curve);
+    text += "\n" + PointsText(curve, width) + "\n" + NeedsText(curve);
   } else {
     text += fmt::format("No hit rate is known: {}.\n", curve.why_unknown);
   }

@@ -16,6 +16,7 @@
 #include "rank/rank_model.h"
 #include "rank/rank_weight.h"
 #include "report/format.h"
+#include "report/text_table.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {
@@ -90,7 +91,7 @@ inline constexpr CapacitySeries kCapacitySeries[] = {
 // what ChooseBasis() refuses. Reads the trace up to five times.
 Result<CapacityCurve> MakeCapacityCurve(const Trace& trace, const CapacityCurveOptions& options);
 
-std::string CapacityCurveText(const CapacityCurve& curve);
+std::string CapacityCurveText(const CapacityCurve& curve, TextWidth width = {});
 std::string CapacityCurveJson(const CapacityCurve& curve);
 std::string CapacityCurveCsv(const CapacityCurve& curve);
 // Spell the curves of several traces: an array, and one table with the column `trace` first.

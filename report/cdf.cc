@@ -101,19 +101,22 @@ Result<Cdf> MakeCdf(const Trace& trace, const CdfOptions& options) {
   return cdf;
 }
 
-std::string CdfText(const Cdf& cdf, std::size_t width_columns) {
+std::string CdfText(const Cdf& cdf, std::size_t width_columns, TextWidth width) {
+  using enum TextTable::Align;
+  using enum TextTable::Importance;
   std::string text =
       fmt::format("share of the {} that the hottest pages hold, by {}; footprint {} pages ({})\n",
                   AccessesOf(*cdf.options.by), TextOf(cdf.totals.basis),
                   Grouped(cdf.footprint.value()), HumanSize(cdf.footprint));
-  std::vector<TextTable::Column> columns = {{"hottest"}, {"pages"}};
+  std::vector<TextTable::Column> columns = {{"hottest", kRight, kKey}, {"pages"}};
   for (const Cdf::Curve& curve : cdf.curves)
     columns.push_back({fmt::format("{} %", Name(curve.by))});
   const Cdf::Curve* shown = cdf.FindCurve(*cdf.options.by);
   // The bar takes the width that the table leaves, and at least enough to tell eighths.
   const std::size_t bar_width = std::clamp<std::size_t>(width_columns, 70, 120) - 62;
   if (shown != nullptr) {
-    columns.push_back({std::string(Name(shown->by)), TextTable::Align::kLeft});
+    const std::size_t bar_columns = bar_width + 2;  // a bar without its middle tells nothing
+    columns.push_back({std::string(Name(shown->by)), kLeft, kThird, bar_columns});
   }
   TextTable table(columns);
   for (std::size_t i = 0; i < Cdf::kShares.size(); ++i) {
@@ -127,7 +130,7 @@ std::string CdfText(const Cdf& cdf, std::size_t width_columns) {
     }
     table.AddRow(std::move(cells));
   }
-  text += table.Text();
+  text += table.Text(width);
   for (const std::string& caveat : Caveats(cdf.totals, *cdf.options.by)) {
     text += "note: " + caveat + "\n";
   }

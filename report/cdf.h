@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "rank/rank_model.h"
 #include "rank/rank_weight.h"
+#include "report/text_table.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {
@@ -54,7 +55,7 @@ struct Cdf {
 
 Result<Cdf> MakeCdf(const Trace& trace, const CdfOptions& options);
 
-std::string CdfText(const Cdf& cdf, std::size_t width_columns);
+std::string CdfText(const Cdf& cdf, std::size_t width_columns, TextWidth width = {});
 std::string CdfJson(const Cdf& cdf);
 std::string CdfCsv(const Cdf& cdf);
 Result<std::string> CdfPng(const Cdf& cdf);  // the bytes of a PNG file

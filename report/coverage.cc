@@ -148,14 +148,15 @@ Result<Coverage> MakeCoverage(const Trace& trace, EpochRange epochs) {
   return CoverageOf(*whole);
 }
 
-std::string CoverageText(const Coverage& coverage) {
+std::string CoverageText(const Coverage& coverage, TextWidth width) {
   using enum TextTable::Align;
+  using enum TextTable::Importance;
   TextTable table({{"pid"},
-                   {"target", kLeft},
+                   {"target", kLeft, kKey},
                    {"pages by references only"},
                    {"by samples only"},
                    {"by both"},
-                   {"by either"}});
+                   {"by either", kRight, kKey}});
   const auto add = [&](std::string pid, std::string name, const PagesSeen& seen) {
     table.AddRow({std::move(pid), std::move(name), OrUnknown(seen.references_only, kGrouped),
                   OrUnknown(seen.samples_only, kGrouped), OrUnknown(seen.both, kGrouped),
@@ -165,7 +166,7 @@ std::string CoverageText(const Coverage& coverage) {
     add(fmt::format("{}", row.target.pid.value()), Printable(row.target.name), row.seen);
   }
   add("", "all targets", coverage.all);
-  std::string text = "pages detected (distinct 4 KiB pages over the trace)\n" + table.Text();
+  std::string text = "pages detected (distinct 4 KiB pages over the trace)\n" + table.Text(width);
   if (coverage.all.most_looked_at) {
     text += fmt::format(
         "note: of {} pages those that were looked at are unknown, one at a time of each region; {} "

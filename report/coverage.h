@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "report/text_table.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {
@@ -46,7 +47,7 @@ struct Coverage {
 Coverage CoverageOf(const WholeTrace& whole);
 Result<Coverage> MakeCoverage(const Trace& trace, EpochRange epochs = {});
 
-std::string CoverageText(const Coverage& coverage);
+std::string CoverageText(const Coverage& coverage, TextWidth width = {});
 std::string CoverageJson(const Coverage& coverage);
 std::string CoverageCsv(const Coverage& coverage);
 

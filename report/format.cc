@@ -12,8 +12,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include "base/check.h"
-
 namespace tmprof {
 namespace {
 
@@ -66,11 +64,6 @@ std::string Sanitised(std::string_view text, bool keep_line_breaks) {
     text.remove_prefix(sequence.size());
   }
   return result;
-}
-
-std::size_t DisplayWidth(std::string_view text) {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
 }  // namespace
@@ -186,13 +179,13 @@ std::string TitledLine(std::string_view title, std::string_view text) {
   return fmt::format("{:<14}{}\n", title, text);
 }
 
-std::string SettingsText(const std::vector<Setting>& settings) {
+std::string SettingsText(const std::vector<Setting>& settings, TextWidth width) {
   using enum TextTable::Align;
   TextTable table({{"setting", kLeft}, {"value", kLeft}});
   for (const Setting& setting : settings) {
     table.AddRow({Printable(setting.name), Printable(setting.value)});
   }
-  return table.Text();
+  return table.Text(width);
 }
 
 Json DamageJson(const StreamEnd& end) {
@@ -204,36 +197,6 @@ Json WithEnd(Json view, const StreamEnd& end, std::optional<std::uint64_t> lost_
   view["finished"] = OrNull(end.finished);
   view["damage"] = DamageJson(end);
   return view;
-}
-
-void TextTable::AddRow(std::vector<std::string> cells) {
-  TMPROF_CHECK(cells.size() == columns_.size());
-  rows_.push_back(std::move(cells));
-}
-
-std::string TextTable::Text() const {
-  std::vector<std::size_t> width;
-  for (std::size_t c = 0; c < columns_.size(); ++c) {
-    width.push_back(DisplayWidth(columns_[c].title));
-    for (const auto& row : rows_) width[c] = std::max(width[c], DisplayWidth(row[c]));
-  }
-  std::string text;
-  const auto add_line = [&](auto cell_of) {
-    std::string line;
-    for (std::size_t c = 0; c < columns_.size(); ++c) {
-      const std::string& cell = cell_of(c);
-      const std::string padding(width[c] - DisplayWidth(cell), ' ');
-      if (c != 0) line += "  ";
-      line += columns_[c].align == Align::kRight ? padding + cell : cell + padding;
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  };
-  add_line([&](std::size_t c) -> const std::string& { return columns_[c].title; });
-  for (const auto& row : rows_) {
-    add_line([&](std::size_t c) -> const std::string& { return row[c]; });
-  }
-  return text;
 }
 
 }  // namespace tmprof

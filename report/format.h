@@ -20,6 +20,7 @@
 #include "base/result.h"
 #include "base/trace_info.h"
 #include "base/units.h"
+#include "report/text_table.h"
 
 namespace tmprof {
 
@@ -98,7 +99,7 @@ std::string OrEmpty(const std::optional<T>& value, Spell spell) {
 std::string WallTime(std::chrono::system_clock::time_point time);
 // Returns a line of a list of facts.
 std::string TitledLine(std::string_view title, std::string_view text);
-std::string SettingsText(const std::vector<Setting>& settings);
+std::string SettingsText(const std::vector<Setting>& settings, TextWidth width = {});
 Json DamageJson(const StreamEnd& end);
 // Adds what the reader of a view must know of the file: `finished` (null: unknown) and `damage`
 // (null: none) after the other keys, and `lost_epochs` if that is known.
@@ -106,24 +107,5 @@ Json WithEnd(Json view, const StreamEnd& end, std::optional<std::uint64_t> lost_
 
 // Returns one word for the kind, then the path if there is one: "heap", "file /usr/lib/libc.so.6".
 std::string Describe(const Mapping& mapping);
-
-// Columns as wide as their widest cell, two spaces apart, no trailing blanks.
-class TextTable {
- public:
-  enum class Align : std::uint8_t { kLeft, kRight };
-  struct Column {
-    std::string title;
-    Align align = Align::kRight;
-  };
-
-  explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  // Precondition: one printable cell per column.
-  void AddRow(std::vector<std::string> cells);
-  std::string Text() const;
-
- private:
-  std::vector<Column> columns_;
-  std::vector<std::vector<std::string>> rows_;
-};
 
 }  // namespace tmprof

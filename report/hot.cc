@@ -306,8 +306,9 @@ Result<HotList> MakeHotList(const Trace& trace, const HotOptions& options) {
   return list;
 }
 
-std::string HotText(const HotList& list) {
+std::string HotText(const HotList& list, TextWidth width) {
   using enum TextTable::Align;
+  using enum TextTable::Importance;
   const std::string unit = ScoreUnit(list.totals, list.options.model, *list.options.by);
   std::vector<double> numbers;
   bool has_references = false;
@@ -319,13 +320,17 @@ std::string HotText(const HotList& list) {
   }
   const ColumnScale scale(numbers);
   const bool has_error = !IsExact(*list.options.by);
-  std::vector<TextTable::Column> columns{{"rank"}, {"pid"}, {"target", kLeft}, {"start"}, {"span"}};
-  if (has_references) columns.push_back({"references"});
-  if (has_samples) columns.push_back({"samples (loads+stores)"});
-  columns.push_back({scale.Title(unit)});
-  if (has_error) columns.insert(columns.end(), {{"at least"}, {"at most"}});
-  columns.push_back({"mapping", kLeft});
-  if (list.has_objects) columns.push_back({"object", kLeft});
+  std::vector<TextTable::Column> columns{{"rank", kRight, kThird},
+                                         {"pid"},
+                                         {"target", kLeft, kThird},
+                                         {"start", kRight, kKey},
+                                         {"span"}};
+  if (has_references) columns.push_back({"references", kRight, kThird});
+  if (has_samples) columns.push_back({"samples (loads+stores)", kRight, kThird});
+  columns.push_back({scale.Title(unit), kRight, kKey});
+  if (has_error) columns.insert(columns.end(), {{"at least"}, {.title = "at most", .joins = true}});
+  columns.push_back({"mapping", kLeft, kFirst});
+  if (list.has_objects) columns.push_back({"object", kLeft, kFirst});
   TextTable table(std::move(columns));
   for (const HotList::Row& row : list.rows) {
     std::vector<std::string> cells{fmt::format("{}", row.rank), PidText(row),
@@ -344,7 +349,7 @@ std::string HotText(const HotList& list) {
       list.options.object ? fmt::format(" of the object at {:#x}", *list.options.object) : "",
       TextOf(list.totals.basis), Grouped(list.totals.epochs),
       has_error ? "; ordered by the lower end of the 90 % interval, per page" : "");
-  text += table.Text();
+  text += table.Text(width);
   text += fmt::format("{} of {} spans shown, holding {} of the {}; {} pages in all\n",
                       Grouped(list.rows.size()), Grouped(list.spans),
                       OrUnknown(list.shown_share, Percent), unit, Grouped(list.pages.value()));

@@ -19,6 +19,7 @@
 #include "report/interval.h"
 #include "report/object_map.h"
 #include "report/page_spans.h"
+#include "report/text_table.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {
@@ -140,7 +141,7 @@ Result<ScoredRows> ScoreRows(const Trace& trace, const HotOptions& options);
 // once more if `object` is set. Refuses an `object` address at which the trace knows no object.
 Result<HotList> MakeHotList(const Trace& trace, const HotOptions& options);
 
-std::string HotText(const HotList& list);
+std::string HotText(const HotList& list, TextWidth width = {});
 std::string HotJson(const HotList& list);
 std::string HotCsv(const HotList& list);
 

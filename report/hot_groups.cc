@@ -223,8 +223,9 @@ Result<HotGroups> MakeHotGroups(const Trace& trace, const HotOptions& options, H
   return groups;
 }
 
-std::string HotGroupsText(const HotGroups& groups) {
+std::string HotGroupsText(const HotGroups& groups, TextWidth width) {
   using enum TextTable::Align;
+  using enum TextTable::Importance;
   const std::string unit = ScoreUnit(groups.totals, groups.options.model, *groups.options.by);
   const bool of_targets = groups.group != HotGroup::kFile;
   const bool of_addresses = of_targets && groups.group != HotGroup::kProcess;
@@ -237,13 +238,15 @@ std::string HotGroupsText(const HotGroups& groups) {
   const ColumnScale scale(numbers);
   const bool has_error = !IsExact(*groups.options.by);
   std::vector<TextTable::Column> columns;
-  if (of_targets) columns.insert(columns.end(), {{"pid"}, {"target", kLeft}});
-  if (of_addresses) columns.push_back({"start"});
-  columns.insert(columns.end(), {{"pages"}, {scale.Title(unit)}});
-  if (has_error) columns.insert(columns.end(), {{"at least"}, {"at most"}});
+  if (of_targets) columns.insert(columns.end(), {{"pid", kRight, kKey}, {"target", kLeft, kKey}});
+  if (of_addresses) columns.push_back({"start", kRight, kThird});
+  columns.insert(columns.end(), {{"pages"}, {scale.Title(unit), kRight, kKey}});
+  if (has_error)
+    columns.insert(columns.end(),
+                   {{"at least", kRight, kThird}, {.title = "at most", .joins = true}});
   columns.push_back({"share"});
   if (groups.group != HotGroup::kProcess) {
-    columns.push_back({std::string(Name(groups.group)), kLeft});
+    columns.push_back({std::string(Name(groups.group)), kLeft, kKey});
   }
   TextTable table(std::move(columns));
   for (const HotGroups::Row& row : groups.rows) {
@@ -265,7 +268,7 @@ std::string HotGroupsText(const HotGroups& groups) {
       !has_error            ? ""
       : ErrTogether(groups) ? "; at least, at most: 90 % interval if all pages err the same way"
                             : "; at least, at most: 90 % interval");
-  text += table.Text();
+  text += table.Text(width);
   text += fmt::format("{} of {} {} shown, holding {} of the {}; {} pages in all\n",
                       Grouped(groups.rows.size()), Grouped(groups.groups), Plural(groups.group),
                       groups.total_score > 0 ? Percent(std::min(1.0, shown)) : "unknown", unit,

@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "report/hot.h"
 #include "report/interval.h"
+#include "report/text_table.h"
 
 namespace tmprof {
 
@@ -48,7 +49,7 @@ struct HotGroups {
 // last seen.
 Result<HotGroups> MakeHotGroups(const Trace& trace, const HotOptions& options, HotGroup group);
 
-std::string HotGroupsText(const HotGroups& groups);
+std::string HotGroupsText(const HotGroups& groups, TextWidth width = {});
 std::string HotGroupsJson(const HotGroups& groups);
 std::string HotGroupsCsv(const HotGroups& groups);
 

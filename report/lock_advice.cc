@@ -154,7 +154,9 @@ Result<LockAdvice> MakeLockAdvice(const Trace& trace, const LockAdviceOptions& o
   return advice;
 }
 
-std::string LockAdviceText(const LockAdvice& advice) {
+std::string LockAdviceText(const LockAdvice& advice, TextWidth width) {
+  using enum TextTable::Align;
+  using enum TextTable::Importance;
   std::string text = fmt::format(
       "memory of PID {} ({}) worth locking: {} of {} accessed, in {} ranges, with {} of the "
       "accesses\naccesses: {}, by {}\n",
@@ -166,13 +168,17 @@ std::string LockAdviceText(const LockAdvice& advice) {
   std::vector<double> accesses;
   for (const HeatedRange& range : advice.choice.ranges) accesses.push_back(range.accesses);
   const ColumnScale scale(accesses);
-  TextTable table({{"start"}, {"end"}, {"size"}, {scale.Title("accesses")}, {"share"}});
+  TextTable table({{"start", kRight, kKey},
+                   {"end", kRight, kThird},
+                   {"size", kRight, kKey},
+                   {scale.Title("accesses")},
+                   {"share"}});
   for (const HeatedRange& range : advice.choice.ranges) {
     table.AddRow({Address(range.pages.start), Address(range.pages.end),
                   HumanSize(range.pages.size()), scale(range.accesses),
                   Percent(range.accesses / advice.accesses)});
   }
-  text += table.Text();
+  text += table.Text(width);
   if (advice.applied) {
     const LockAdvice::Applied& applied = *advice.applied;
     text += fmt::format("{} {} in PID {}\n", applied.locked ? "locked" : "unlocked",

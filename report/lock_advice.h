@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "rank/rank_model.h"
 #include "rank/rank_weight.h"
+#include "report/text_table.h"
 #include "report/trace.h"
 #include "report/whole_trace.h"
 
@@ -85,7 +86,7 @@ struct LockAdvice {
 // Refuses a process that the trace does not have, and a trace in which no access was seen.
 Result<LockAdvice> MakeLockAdvice(const Trace& trace, const LockAdviceOptions& options);
 
-std::string LockAdviceText(const LockAdvice& advice);
+std::string LockAdviceText(const LockAdvice& advice, TextWidth width = {});
 std::string LockAdviceJson(const LockAdvice& advice);
 
 }  // namespace tmprof

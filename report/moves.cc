@@ -323,22 +323,23 @@ std::string SavedText(const MovesSummary& summary) {
       Name(gap.basis), OrUnknown(RealisedSeconds(summary), seconds), moving);
 }
 
-std::string TargetsText(const MovesSummary& summary) {
+std::string TargetsText(const MovesSummary& summary, TextWidth width) {
   using enum TextTable::Align;
-  TextTable table({{"pid"},
-                   {"target", kLeft},
+  using enum TextTable::Importance;
+  TextTable table({{"pid", kRight, kKey},
+                   {"target", kLeft, kKey},
                    {"promotions"},
                    {"demotions"},
                    {"moved"},
                    {"failed"},
-                   {"command", kLeft}});
+                   {"command", kLeft, kThird}});
   for (const MovesSummary::Row& row : summary.targets) {
     table.AddRow({fmt::format("{}", row.target.pid.value()), Printable(row.target.name),
                   Grouped(row.promotions.moves), Grouped(row.demotions.moves),
                   HumanSize(row.promotions.pages + row.demotions.pages), Grouped(row.failed),
                   Printable(row.target.command)});
   }
-  return table.Text();
+  return table.Text(width);
 }
 
 Json TallyJson(const MoveTally& tally) {
@@ -415,7 +416,7 @@ MovesSummary SummarizeMoves(LedgerReader& ledger, const MovesOptions& options) {
   return summary;
 }
 
-std::string MovesText(const MovesSummary& summary) {
+std::string MovesText(const MovesSummary& summary, TextWidth width) {
   const LedgerInfo& info = summary.info;
   std::string text;
   text +=
@@ -462,8 +463,8 @@ std::string MovesText(const MovesSummary& summary) {
                                               Grouped(summary.replaced)));
   for (const std::string& warning : info.warnings)
     text += TitledLine("warning", Printable(warning));
-  if (!summary.targets.empty()) text += "\n" + TargetsText(summary);
-  if (!info.settings.empty()) text += "\n" + SettingsText(info.settings);
+  if (!summary.targets.empty()) text += "\n" + TargetsText(summary, width);
+  if (!info.settings.empty()) text += "\n" + SettingsText(info.settings, width);
   return text;
 }
 

@@ -16,6 +16,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "proto/ledger_file.h"
+#include "report/text_table.h"
 #include "report/trace.h"
 
 namespace tmprof {
@@ -114,7 +115,7 @@ struct MovesSummary {
 // `ping_pong_epochs`, the promotions that are not settled, and the number of targets.
 MovesSummary SummarizeMoves(LedgerReader& ledger, const MovesOptions& options = {});
 
-std::string MovesText(const MovesSummary& summary);
+std::string MovesText(const MovesSummary& summary, TextWidth width = {});
 std::string MovesJson(const MovesSummary& summary);
 std::string MovesCsv(const MovesSummary& summary);
 

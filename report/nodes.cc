@@ -250,12 +250,15 @@ Result<NodesOverTime> MakeNodes(const Trace& trace, const NodesOptions& options)
   return nodes;
 }
 
-std::string NodesText(const NodesOverTime& nodes) {
+std::string NodesText(const NodesOverTime& nodes, TextWidth width) {
+  using enum TextTable::Align;
+  using enum TextTable::Importance;
   const std::string unit = ScoreUnit(nodes.totals, nodes.options.model, *nodes.options.by);
   std::string text = fmt::format("share of the {} by the NUMA node that held the page, by {}{}\n",
                                  unit, TextOf(nodes.totals.basis), OfProcess(nodes.options.pid));
   const ColumnScale scale(std::vector{nodes.all.score});
-  std::vector<TextTable::Column> columns = {{"epoch"}, {"seconds"}, {scale.Title(unit)}};
+  std::vector<TextTable::Column> columns = {
+      {"epoch", kRight, kKey}, {"seconds", kRight, kThird}, {scale.Title(unit), kRight, kThird}};
   for (const auto& node : nodes.nodes) columns.push_back({Title(node)});
   TextTable table(columns);
   const auto add = [&](std::string epoch, const NodesOverTime::Row& row) {
@@ -268,7 +271,7 @@ std::string NodesText(const NodesOverTime& nodes) {
   };
   for (const NodesOverTime::Row& row : nodes.rows) add(fmt::format("{}", row.epoch), row);
   add("all", nodes.all);
-  text += table.Text();
+  text += table.Text(width);
   for (const std::string& caveat : Caveats(nodes.totals, *nodes.options.by)) {
     text += "note: " + caveat + "\n";
   }

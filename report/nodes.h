@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "rank/rank_model.h"
 #include "rank/rank_weight.h"
+#include "report/text_table.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {
@@ -55,7 +56,7 @@ struct NodesOverTime {
 // it is first seen. Reads the trace three times.
 Result<NodesOverTime> MakeNodes(const Trace& trace, const NodesOptions& options);
 
-std::string NodesText(const NodesOverTime& nodes);
+std::string NodesText(const NodesOverTime& nodes, TextWidth width = {});
 std::string NodesJson(const NodesOverTime& nodes);
 std::string NodesCsv(const NodesOverTime& nodes);
 

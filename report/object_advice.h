@@ -29,6 +29,7 @@
 #include "rank/rank_weight.h"
 #include "report/counted_objects.h"
 #include "report/counted_sites.h"
+#include "report/text_table.h"
 #include "report/trace.h"
 #include "report/whole_trace.h"
 
@@ -107,7 +108,7 @@ Result<ObjectAdvice> MakeObjectAdvice(const Trace& trace, const ObjectAdviceOpti
 
 std::string_view Name(SiteVerdict verdict);  // "hot", "cold", "apart", "stays"
 std::string_view Name(KnownBy known_by);     // "pages", "advice", "counts"; empty for kNothing
-std::string ObjectAdviceText(const ObjectAdvice& advice);
+std::string ObjectAdviceText(const ObjectAdvice& advice, TextWidth width = {});
 std::string ObjectAdviceJson(const ObjectAdvice& advice);
 // Makes the file that programs read, with each site's calls spelt out.
 std::string ObjectAdviceFile(const ObjectAdvice& advice);

@@ -74,8 +74,9 @@ Json CountsJson(const std::optional<SiteCounts>& counts) {
 
 }  // namespace
 
-std::string ObjectAdviceText(const ObjectAdvice& advice) {
+std::string ObjectAdviceText(const ObjectAdvice& advice, TextWidth width) {
   using enum TextTable::Align;
+  using enum TextTable::Importance;
   std::string text = fmt::format(
       "allocation sites of {}: {} hot, {} cold, {} to be told apart, {} stay\naccesses: {}, by "
       "{}\n",
@@ -84,14 +85,14 @@ std::string ObjectAdviceText(const ObjectAdvice& advice) {
       advice.Count(SiteVerdict::kStays),
       ScoreUnit(advice.totals, advice.options.model, *advice.options.by),
       TextOf(advice.totals.basis));
-  TextTable table({{"advice", kLeft},
-                   {"accesses"},
-                   {"share"},
+  TextTable table({{"advice", kLeft, kKey},
+                   {"accesses", kRight, kThird},
+                   {"share", kRight, kKey},
                    {"peak bytes"},
                    {"accesses a KiB"},
-                   {"objects"},
+                   {"objects", kRight, kThird},
                    {"known by"},
-                   {"site", kLeft}});
+                   {"site", kLeft, kKey, kShortestSite}});
   for (const ObjectAdvice::Site& site : advice.sites) {
     table.AddRow({std::string(Name(site.verdict)), Significant(site.accesses),
                   Percent(advice.accesses > 0 ? site.accesses / advice.accesses : 0),
@@ -104,14 +105,14 @@ std::string ObjectAdviceText(const ObjectAdvice& advice) {
         fmt::format("counts: {} of {} accesses to what was allocated are of sites of the trace\n",
                     Percent(advice.counts->FoundShare()), Grouped(advice.counts->accesses));
   }
-  text += table.Text();
+  text += table.Text(width);
   const auto advised_count = [](const std::optional<std::uint64_t>& count) {
     return OrUnknown(count, Grouped);
   };
   text += fmt::format("pages that {} of the accesses go to: now {}, with the advice {}; of {}\n",
                       Percent(advice.options.hot_share), Grouped(advice.hot_pages),
                       advised_count(advice.hot_pages_advised), Grouped(advice.pages));
-  std::vector<TextTable::Column> columns{{"hit rate, tier 1 : pages accessed", kLeft}};
+  std::vector<TextTable::Column> columns{{"hit rate, tier 1 : pages accessed", kLeft, kKey}};
   std::vector<std::string> now{"now"};
   std::vector<std::string> advised{"with the advice"};
   for (const ObjectAdvice::HitRate& rate : advice.hit_rates) {
@@ -122,7 +123,7 @@ std::string ObjectAdviceText(const ObjectAdvice& advice) {
   TextTable rates(std::move(columns));
   rates.AddRow(std::move(now));
   rates.AddRow(std::move(advised));
-  if (!advice.hit_rates.empty()) text += rates.Text();
+  if (!advice.hit_rates.empty()) text += rates.Text(width);
   if (advice.hot_room_bytes) {
     text += fmt::format("hot sites take {} at their peak; their arena has room for {}\n",
                         FormatBytes(advice.hot_bytes), FormatBytes(*advice.hot_room_bytes));

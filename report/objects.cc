@@ -485,8 +485,9 @@ Result<StreamEnd> NameObjects(const std::filesystem::path& from, const std::file
   return reader->End();
 }
 
-std::string ObjectsText(const ObjectsReport& report) {
+std::string ObjectsText(const ObjectsReport& report, TextWidth width) {
   using enum TextTable::Align;
+  using enum TextTable::Importance;
   const ObjectsInfo& info = report.info;
   const auto kind = [&](ObjectKind of) {
     const auto found = report.kinds.find(of);
@@ -523,14 +524,14 @@ std::string ObjectsText(const ObjectsReport& report) {
   if (!report.nameless.empty()) {
     text += TitledLine("no names", "files are gone or have changed: " + FilesText(report.nameless));
   }
-  TextTable table({{"accesses"},
-                   {"share"},
+  TextTable table({{"accesses", kRight, kKey},
+                   {"share", kRight, kKey},
                    {"bytes"},
                    {"accesses per byte"},
                    {"objects"},
-                   {"live objects"},
-                   {"lifetime"},
-                   {std::string(NameOf(report.by)), kLeft}});
+                   {"live objects", kRight, kThird},
+                   {"lifetime", kRight, kThird},
+                   {std::string(NameOf(report.by)), kLeft, kKey, kShortestSite}});
   const auto lifetime = [](milliseconds lived) { return fmt::format("{:.3f} s", Seconds(lived)); };
   for (const ObjectsRow& row : report.rows) {
     std::string what = WhatText(row);
@@ -540,7 +541,7 @@ std::string ObjectsText(const ObjectsReport& report) {
                   Grouped(row.objects), Grouped(row.live_objects),
                   OrUnknown(row.lifetime, lifetime), std::move(what)});
   }
-  text += "\n" + table.Text();
+  text += "\n" + table.Text(width);
   for (const ObjectsRow& row : report.rows) {
     if (!row.elements) continue;
     text += fmt::format("{}: {}\n", AddressText(row.start), ElementsText(*row.elements));

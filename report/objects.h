@@ -21,6 +21,7 @@
 #include "report/first_rows.h"
 #include "report/format.h"
 #include "report/symbols.h"
+#include "report/text_table.h"
 
 namespace tmprof {
 
@@ -155,6 +156,8 @@ Result<StreamEnd> NameObjects(const std::filesystem::path& from, const std::file
 // Returns "make_node (tree.c:42) < main (tree.c:99)", innermost first, with as many frames as a
 // line takes.
 std::string FramesText(const std::vector<SourceFrame>& frames, std::size_t most = 3);
+// Columns of a terminal that the names of frames need at least.
+inline constexpr std::size_t kShortestSite = 28;
 // Names what the calls allocate for: the type of the C++ allocator, else "by make_node", which is
 // the innermost function outside of the C++ library.
 std::string TypeText(const std::vector<SourceFrame>& frames);
@@ -165,7 +168,7 @@ Json FramesJson(const std::vector<SourceFrame>& frames);
 // Keeps the first `rows` rows.
 void LimitRows(ObjectsReport& report, std::size_t rows);
 
-std::string ObjectsText(const ObjectsReport& report);
+std::string ObjectsText(const ObjectsReport& report, TextWidth width = {});
 std::string ObjectsJson(const ObjectsReport& report);
 std::string ObjectsCsv(const ObjectsReport& report);
 // Returns a line for each stack, "outermost;...;innermost accesses": the input of flame graph

@@ -45,17 +45,22 @@ std::string InEpochs(const SourceNote& note, std::uint64_t source_epochs) {
   return fmt::format(" ({} of the {})", note.epochs, range);
 }
 
-std::string SourcesText(const TraceTotals& totals) {
+std::string SourcesText(const TraceTotals& totals, TextWidth width) {
   using enum TextTable::Align;
-  TextTable table(
-      {{"source", kLeft}, {"state", kLeft}, {"active"}, {"observations"}, {"lost"}, {"", kLeft}});
+  using enum TextTable::Importance;
+  TextTable table({{"source", kLeft, kKey},
+                   {"state", kLeft, kKey},
+                   {"active"},
+                   {"observations", kRight, kKey},
+                   {"lost"},
+                   {"details", kLeft, kThird}});
   for (const SourceTotal& source : totals.sources) {
     table.AddRow({Printable(source.label.empty() ? source.name : source.label),
                   std::string(Name(source.state)), OrUnknown(source.active_ratio, Percent),
                   OrUnknown(source.observations, kGrouped), OrUnknown(source.lost, kGrouped),
                   Details(source)});
   }
-  std::string text = table.Text();
+  std::string text = table.Text(width);
   for (const SourceTotal& source : totals.sources) {
     for (const SourceNote& note : source.notes) {
       text += fmt::format("{}: {}{}\n", Printable(source.name), Printable(note.text),
@@ -65,10 +70,15 @@ std::string SourcesText(const TraceTotals& totals) {
   return text;
 }
 
-std::string TargetsText(const Coverage& coverage) {
+std::string TargetsText(const Coverage& coverage, TextWidth width) {
   using enum TextTable::Align;
-  TextTable table(
-      {{"pid"}, {"target", kLeft}, {"pages"}, {"CPU s"}, {"", kLeft}, {"command", kLeft}});
+  using enum TextTable::Importance;
+  TextTable table({{"pid", kRight, kKey},
+                   {"target", kLeft, kKey},
+                   {"pages", kRight, kKey},
+                   {"CPU s"},
+                   {"state", kLeft, kThird},
+                   {"command", kLeft}});
   for (const Coverage::Row& row : coverage.rows) {
     table.AddRow({fmt::format("{}", row.target.pid.value()), Printable(row.target.name),
                   OrUnknown(row.seen.footprint, kGrouped),
@@ -76,7 +86,7 @@ std::string TargetsText(const Coverage& coverage) {
                             [](auto time) { return fmt::format("{:.2f}", Seconds(time)); }),
                   row.target.exited ? "exited" : "", Printable(row.target.command)});
   }
-  return table.Text();
+  return table.Text(width);
 }
 
 // Empty if no page was cleared by itself.
@@ -201,7 +211,7 @@ Result<Summary> MakeSummary(const Trace& trace, EpochRange epochs) {
   return Summary{.coverage = std::move(*coverage)};
 }
 
-std::string SummaryText(const Summary& summary) {
+std::string SummaryText(const Summary& summary, TextWidth width) {
   const TraceTotals& totals = summary.coverage.totals;
   const TraceInfo& info = totals.info;
   const PagesSeen& seen = summary.coverage.all;
@@ -249,9 +259,9 @@ std::string SummaryText(const Summary& summary) {
   for (const std::string& caveat : Caveats(totals, RankSource::kCombined)) {
     text += TitledLine("note", caveat);
   }
-  if (!totals.sources.empty()) text += "\n" + SourcesText(totals);
-  if (!totals.targets.empty()) text += "\n" + TargetsText(summary.coverage);
-  if (!info.settings.empty()) text += "\n" + SettingsText(info.settings);
+  if (!totals.sources.empty()) text += "\n" + SourcesText(totals, width);
+  if (!totals.targets.empty()) text += "\n" + TargetsText(summary.coverage, width);
+  if (!info.settings.empty()) text += "\n" + SettingsText(info.settings, width);
   return text;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "report/coverage.h"
+#include "report/text_table.h"
 
 namespace tmprof {
 
@@ -20,7 +21,7 @@ struct Summary {
 
 Result<Summary> MakeSummary(const Trace& trace, EpochRange epochs = {});
 
-std::string SummaryText(const Summary& summary);
+std::string SummaryText(const Summary& summary, TextWidth width = {});
 std::string SummaryJson(const Summary& summary);
 std::string SummaryCsv(const Summary& summary);  // rows of "key,value"
 

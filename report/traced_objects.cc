@@ -737,8 +737,9 @@ std::optional<double> ShareIfCounts(const TracedObjects& objects, RankWeight wei
 
 }  // namespace
 
-std::string TracedObjectsText(const TracedObjects& objects) {
+std::string TracedObjectsText(const TracedObjects& objects, TextWidth width) {
   using enum TextTable::Align;
+  using enum TextTable::Importance;
   std::string text = fmt::format(
       "objects in {} epochs, by {}: {} of {}\n", Grouped(objects.epochs), TextOf(objects.basis),
       objects.ranked     ? fmt::format("{} (estimated)", RankedName(objects))
@@ -746,14 +747,23 @@ std::string TracedObjectsText(const TracedObjects& objects) {
                          : "references and samples",
       objects.options.page ? fmt::format("page {}", Address(*objects.options.page))
                            : "their pages");
+  // The first of these that is known tells how hot an object is.
+  const TextTable::Importance accesses = objects.ranked ? kThird : kKey;
+  const TextTable::Importance evidence = objects.ranked || objects.accesses ? kThird : kKey;
   std::vector<TextTable::Column> columns;
-  if (objects.ranked) columns = {{std::string(RankedName(objects))}, {"share"}};
+  if (objects.ranked)
+    columns = {{std::string(RankedName(objects)), kRight, kKey}, {.title = "share", .joins = true}};
   if (objects.accesses) {
-    columns.insert(columns.end(), {{"accesses"}, {"share"}, {"accesses per byte"}});
+    columns.insert(
+        columns.end(),
+        {{"accesses", kRight, accesses}, {.title = "share", .joins = true}, {"accesses per byte"}});
   }
-  columns.insert(columns.end(), {{"references"}, {"share"}, {"samples"}, {"share"}});
+  columns.insert(columns.end(), {{"references", kRight, evidence},
+                                 {.title = "share", .joins = true},
+                                 {"samples", kRight, evidence},
+                                 {.title = "share", .joins = true}});
   if (objects.counted) {
-    columns.insert(columns.end(), {{"counted accesses"}, {"share"}});
+    columns.insert(columns.end(), {{"counted accesses"}, {.title = "share", .joins = true}});
     text += fmt::format(
         "counted by the programs themselves, in all their runs: {} accesses, {} of them in rows\n",
         Grouped(objects.counted->accesses),
@@ -770,14 +780,16 @@ std::string TracedObjectsText(const TracedObjects& objects) {
   }
   columns.push_back({"bytes"});
   const bool has_parts = std::ranges::any_of(objects.rows, IsObservedInPart);
-  if (has_parts) columns.push_back({"observed"});
-  columns.insert(columns.end(), {{"objects"}, {"live bytes"}, {"lifetime"}});
+  if (has_parts) columns.push_back({"observed", kRight, kThird});
+  columns.insert(columns.end(),
+                 {{"objects"}, {"live bytes", kRight, kThird}, {"lifetime", kRight, kThird}});
   const std::size_t nodes = objects.nodes.size() > 1 ? objects.nodes.size() : 0;
-  for (std::size_t node = 0; node < nodes; ++node) columns.push_back({Title(objects.nodes[node])});
+  for (std::size_t node = 0; node < nodes; ++node)
+    columns.push_back({Title(objects.nodes[node]), kRight, kThird});
   const bool has_tier2 = objects.tier2 && !objects.tier2->empty();
   if (has_tier2) columns.insert(columns.end(), {{"in tier 2"}, {"of tier 2"}});
   columns.push_back({"kind", kLeft});
-  columns.push_back({std::string(NameOf(objects.options.by)), kLeft});
+  columns.push_back({std::string(NameOf(objects.options.by)), kLeft, kKey, kShortestSite});
   const std::size_t column_count = columns.size();
   TextTable table(std::move(columns));
   const auto add_tiers = [&](std::vector<std::string>& cells, const auto& row) {
@@ -844,7 +856,7 @@ std::string TracedObjectsText(const TracedObjects& objects) {
     cells.emplace_back("in no object that is known");
     table.AddRow(std::move(cells));
   }
-  text += table.Text();
+  text += table.Text(width);
   if (objects.rows.size() < objects.all_rows) {
     text += fmt::format("{} of {} rows; --limit 0 shows all\n", Grouped(objects.rows.size()),
                         Grouped(objects.all_rows));

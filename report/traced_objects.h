@@ -24,6 +24,7 @@
 #include "rank/rank_weight.h"
 #include "report/object_map.h"
 #include "report/objects.h"
+#include "report/text_table.h"
 #include "report/trace.h"
 
 namespace tmprof {
@@ -163,7 +164,7 @@ struct TracedObjects {
 // epoch has.
 Result<TracedObjects> MakeTracedObjects(const Trace& trace, const TracedObjectsOptions& options);
 
-std::string TracedObjectsText(const TracedObjects& objects);
+std::string TracedObjectsText(const TracedObjects& objects, TextWidth width = {});
 std::string TracedObjectsJson(const TracedObjects& objects);
 std::string TracedObjectsCsv(const TracedObjects& objects);
 // Returns a line for each stack, "outermost;...;innermost n", with n rounded.

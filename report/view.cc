@@ -30,10 +30,11 @@ constexpr std::size_t kPictureColumns = 240;
 constexpr std::size_t kPictureRows = 200;
 
 template <typename Data, typename Text, typename ToJson, typename ToCsv>
-std::string Spell(const Data& data, Format format, Text text, ToJson json, ToCsv csv) {
+std::string Spell(const Data& data, const ViewOptions& options, Format format, Text text,
+                  ToJson json, ToCsv csv) {
   switch (format) {
     case Format::kText:
-      return text(data);
+      return text(data, options.table_columns);
     case Format::kJson:
       return json(data);
     case Format::kCsv:
@@ -74,7 +75,7 @@ Result<Rendered> RenderSummary(const Trace& trace, const ViewOptions& options, F
   if (auto chosen = RequireChosen(summary->coverage.totals, options); !chosen) {
     return Fail(chosen.error());
   }
-  return Rendered{.output = Spell(*summary, format, SummaryText, SummaryJson, SummaryCsv),
+  return Rendered{.output = Spell(*summary, options, format, SummaryText, SummaryJson, SummaryCsv),
                   .png = std::nullopt,
                   .end = summary->coverage.totals.end};
 }
@@ -94,14 +95,15 @@ Result<Rendered> RenderHot(const Trace& trace, const ViewOptions& options, Forma
     const Result<HotGroups> groups = MakeHotGroups(joined, wanted, *options.hot_group);
     if (!groups) return Fail(groups.error());
     if (auto chosen = RequireChosen(groups->totals, options); !chosen) return Fail(chosen.error());
-    return Rendered{.output = Spell(*groups, format, HotGroupsText, HotGroupsJson, HotGroupsCsv),
-                    .png = std::nullopt,
-                    .end = groups->totals.end};
+    return Rendered{
+        .output = Spell(*groups, options, format, HotGroupsText, HotGroupsJson, HotGroupsCsv),
+        .png = std::nullopt,
+        .end = groups->totals.end};
   }
   const Result<HotList> list = MakeHotList(joined, wanted);
   if (!list) return Fail(list.error());
   if (auto chosen = RequireChosen(list->totals, options); !chosen) return Fail(chosen.error());
-  return Rendered{.output = Spell(*list, format, HotText, HotJson, HotCsv),
+  return Rendered{.output = Spell(*list, options, format, HotText, HotJson, HotCsv),
                   .png = std::nullopt,
                   .end = list->totals.end};
 }
@@ -111,9 +113,10 @@ Result<Rendered> RenderCoverage(const Trace& trace, const ViewOptions& options, 
   const Result<Coverage> coverage = MakeCoverage(trace, options.epochs);
   if (!coverage) return Fail(coverage.error());
   if (auto chosen = RequireChosen(coverage->totals, options); !chosen) return Fail(chosen.error());
-  return Rendered{.output = Spell(*coverage, format, CoverageText, CoverageJson, CoverageCsv),
-                  .png = std::nullopt,
-                  .end = coverage->totals.end};
+  return Rendered{
+      .output = Spell(*coverage, options, format, CoverageText, CoverageJson, CoverageCsv),
+      .png = std::nullopt,
+      .end = coverage->totals.end};
 }
 
 Result<Rendered> RenderHeatmap(const Trace& trace, const ViewOptions& options, Format format,
@@ -143,8 +146,10 @@ Result<Rendered> RenderHeatmap(const Trace& trace, const ViewOptions& options, F
                          Address(options.addresses->start) + "-" + Address(options.addresses->end),
                          "no page there was observed"));
   }
-  const auto to_text = [&](const Heatmap& map) { return HeatmapText(map, options.text_columns); };
-  rendered.output = Spell(*heatmap, format, to_text, HeatmapJson, HeatmapCsv);
+  const auto to_text = [&](const Heatmap& map, TextWidth /*tables*/) {
+    return HeatmapText(map, options.text_columns);
+  };
+  rendered.output = Spell(*heatmap, options, format, to_text, HeatmapJson, HeatmapCsv);
   rendered.end = heatmap->totals.end;
   if (with_png) {
     const Result<Heatmap> picture = make(kPictureColumns, kPictureRows);
@@ -165,8 +170,10 @@ Result<Rendered> RenderCdf(const Trace& trace, const ViewOptions& options, Forma
   if (!cdf) return Fail(cdf.error());
   if (auto chosen = RequireChosen(cdf->totals, options); !chosen) return Fail(chosen.error());
   Rendered rendered{.png = std::nullopt, .end = cdf->totals.end};
-  const auto to_text = [&](const Cdf& data) { return CdfText(data, options.text_columns); };
-  rendered.output = Spell(*cdf, format, to_text, CdfJson, CdfCsv);
+  const auto to_text = [&](const Cdf& data, TextWidth tables) {
+    return CdfText(data, options.text_columns, tables);
+  };
+  rendered.output = Spell(*cdf, options, format, to_text, CdfJson, CdfCsv);
   if (with_png) {
     Result<std::string> png = CdfPng(*cdf);
     if (!png) return Fail(std::move(png.error()));
@@ -182,7 +189,8 @@ Result<Rendered> RenderCapacityCurve(const Trace& trace, const ViewOptions& opti
   if (!curve) return Fail(curve.error());
   if (auto chosen = RequireChosen(curve->totals, options); !chosen) return Fail(chosen.error());
   Rendered rendered{.png = std::nullopt, .end = curve->totals.end};
-  rendered.output = Spell(*curve, format, CapacityCurveText, CapacityCurveJson, CapacityCurveCsv);
+  rendered.output =
+      Spell(*curve, options, format, CapacityCurveText, CapacityCurveJson, CapacityCurveCsv);
   if (with_png) {
     Result<std::string> png = CapacityCurvePng(*curve);
     if (!png) return Fail(std::move(png.error()));
@@ -199,7 +207,7 @@ Result<Rendered> RenderWorkingSet(const Trace& trace, const ViewOptions& options
   if (!set) return Fail(set.error());
   if (auto chosen = RequireChosen(set->totals, options); !chosen) return Fail(chosen.error());
   Rendered rendered{.png = std::nullopt, .end = set->totals.end};
-  rendered.output = Spell(*set, format, WorkingSetText, WorkingSetJson, WorkingSetCsv);
+  rendered.output = Spell(*set, options, format, WorkingSetText, WorkingSetJson, WorkingSetCsv);
   if (with_png) {
     Result<std::string> png = WorkingSetPng(*set);
     if (!png) return Fail(std::move(png.error()));
@@ -217,7 +225,7 @@ Result<Rendered> RenderNodes(const Trace& trace, const ViewOptions& options, For
                                                         .pid = options.pid});
   if (!nodes) return Fail(nodes.error());
   if (auto chosen = RequireChosen(nodes->totals, options); !chosen) return Fail(chosen.error());
-  return Rendered{.output = Spell(*nodes, format, NodesText, NodesJson, NodesCsv),
+  return Rendered{.output = Spell(*nodes, options, format, NodesText, NodesJson, NodesCsv),
                   .png = std::nullopt,
                   .end = nodes->totals.end};
 }
@@ -228,7 +236,7 @@ Result<Rendered> RenderMoves(LedgerReader& ledger, const ViewOptions& options, F
   if (Status epochs = RequireEpochs(summary.epochs, options.epochs, "ledger"); !epochs) {
     return Fail(epochs.error());
   }
-  return Rendered{.output = Spell(summary, format, MovesText, MovesJson, MovesCsv),
+  return Rendered{.output = Spell(summary, options, format, MovesText, MovesJson, MovesCsv),
                   .png = std::nullopt,
                   .end = summary.end};
 }
@@ -239,7 +247,7 @@ Result<Rendered> RenderObjects(ObjectsReader& objects, std::string file, const V
   Rendered rendered{.png = std::nullopt, .end = report.end};
   if (options.folded) rendered.folded = ObjectsFolded(report);
   if (options.limit) LimitRows(report, *options.limit);
-  rendered.output = Spell(report, format, ObjectsText, ObjectsJson, ObjectsCsv);
+  rendered.output = Spell(report, options, format, ObjectsText, ObjectsJson, ObjectsCsv);
   return rendered;
 }
 
@@ -283,7 +291,8 @@ Result<Rendered> RenderTracedObjects(const Trace& trace, const ViewOptions& opti
   if (Status known = RequirePage(*objects); !known) return Fail(known.error());
   Rendered rendered{.png = std::nullopt, .end = objects->end};
   if (options.folded) rendered.folded = TracedObjectsFolded(*objects);
-  rendered.output = Spell(*objects, format, TracedObjectsText, TracedObjectsJson, TracedObjectsCsv);
+  rendered.output =
+      Spell(*objects, options, format, TracedObjectsText, TracedObjectsJson, TracedObjectsCsv);
   return rendered;
 }
 

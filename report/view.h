@@ -20,6 +20,7 @@
 #include "report/hot_groups.h"
 #include "report/moves.h"
 #include "report/objects.h"
+#include "report/text_table.h"
 #include "report/trace.h"
 #include "report/working_set.h"
 
@@ -44,7 +45,8 @@ struct ViewOptions {
   std::optional<HotGroup> hot_group;           // `hot`; unset: each span by itself
   ObjectProfiles counts;                       // `hot`, `objects` of a trace
   bool folded = false;                         // `objects`: the stacks, too
-  std::size_t text_columns = 80;               // width of the terminal
+  std::size_t text_columns = 80;               // width of maps and bars in text
+  TextWidth table_columns;                     // width of tables in text
   std::size_t text_rows = 24;                  // rows of a heat map in text
   std::optional<std::size_t> heatmap_columns;  // at most; unset: as many as the output shows well
   std::optional<std::size_t> heatmap_rows;     // at most; unset: as many as the output shows well

@@ -696,8 +696,11 @@ std::string WhatWasVisited(const WorkingSet& set) {
 
 // A size has columns of the memory looked at and, if it is told, of all that is resident.
 std::vector<TextTable::Column> SizeColumns(const WorkingSet& set, const SizeFormat& format) {
+  using enum TextTable::Align;
+  using enum TextTable::Importance;
   const char* const interval = set.is_exact ? "" : " [90 % interval]";
-  std::vector<TextTable::Column> columns = {{std::string(format.unit.name) + interval}, {"share"}};
+  std::vector<TextTable::Column> columns = {
+      {std::string(format.unit.name) + interval, kRight, kKey}, {"share"}};
   if (set.of_resident) columns.push_back({fmt::format("{} of resident", format.unit.name)});
   return columns;
 }
@@ -709,8 +712,10 @@ void AddSize(const WorkingSet& set, const SizeFormat& format, const WorkingSet::
   if (of_resident != nullptr) cells.push_back(format.WithInterval(*of_resident));
 }
 
-std::string SizesText(const WorkingSet& set, const SizeFormat& format) {
-  std::vector<TextTable::Column> columns = {{"accesses/s of a page"}};
+std::string SizesText(const WorkingSet& set, const SizeFormat& format, TextWidth width) {
+  using enum TextTable::Align;
+  using enum TextTable::Importance;
+  std::vector<TextTable::Column> columns = {{"accesses/s of a page", kRight, kKey}};
   for (const TextTable::Column& column : SizeColumns(set, format)) columns.push_back(column);
   TextTable table(columns);
   for (std::size_t r = 0; r < set.at_least.size(); ++r) {
@@ -719,12 +724,14 @@ std::string SizesText(const WorkingSet& set, const SizeFormat& format) {
             cells);
     table.AddRow(std::move(cells));
   }
-  return table.Text();
+  return table.Text(width);
 }
 
-std::string OverTimeText(const WorkingSet& set, const SizeFormat& format) {
+std::string OverTimeText(const WorkingSet& set, const SizeFormat& format, TextWidth width) {
+  using enum TextTable::Align;
+  using enum TextTable::Importance;
   if (set.rows.size() == 1) return "No change of rates over time was found.\n";
-  std::vector<TextTable::Column> columns = {{"seconds"}};
+  std::vector<TextTable::Column> columns = {{"seconds", kRight, kKey}};
   for (const double rate : set.options.rates) {
     columns.push_back({fmt::format("{} >= {}/s", format.unit.name, RateText(rate))});
   }
@@ -746,13 +753,15 @@ std::string OverTimeText(const WorkingSet& set, const SizeFormat& format) {
     }
     table.AddRow(std::move(cells));
   }
-  return table.Text();
+  return table.Text(width);
 }
 
-std::string IdleText(const WorkingSet& set, const SizeFormat& format) {
+std::string IdleText(const WorkingSet& set, const SizeFormat& format, TextWidth width) {
+  using enum TextTable::Align;
+  using enum TextTable::Importance;
   if (set.idle.empty()) return "Idle memory: no process was there for a second.\n";
   std::string text = "Idle memory: not accessed for so long, at the end of its process's epochs\n";
-  std::vector<TextTable::Column> columns = {{"idle time"}};
+  std::vector<TextTable::Column> columns = {{"idle time", kRight, kKey}};
   for (const TextTable::Column& column : SizeColumns(set, format)) columns.push_back(column);
   if (!set.is_exact) columns.push_back({fmt::format("{} not seen", format.unit.name)});
   TextTable table(columns);
@@ -763,7 +772,7 @@ std::string IdleText(const WorkingSet& set, const SizeFormat& format) {
     if (!set.is_exact) cells.push_back(format(set.idle[age].not_seen));
     table.AddRow(std::move(cells));
   }
-  text += table.Text();
+  text += table.Text(width);
   if (!set.is_exact) {
     text += "not seen: looked at, and not seen accessed for so long; no more can be idle\n";
   }
@@ -796,7 +805,7 @@ std::string AgeText(std::chrono::nanoseconds age) {
   return fmt::format("{} s", seconds);
 }
 
-std::string WorkingSetText(const WorkingSet& set) {
+std::string WorkingSetText(const WorkingSet& set, TextWidth width) {
   std::string text = fmt::format(
       "Working set: memory whose pages get at least so many accesses in a second of\n"
       "their process's CPU time, by {}{}\n",
@@ -807,8 +816,8 @@ std::string WorkingSetText(const WorkingSet& set) {
     text += "Nothing is known of any page.\n";
   } else {
     const SizeFormat format = FormatOf(LargestOf(set));
-    text += "\n" + SizesText(set, format) + "\n" + OverTimeText(set, format) + "\n" +
-            IdleText(set, format);
+    text += "\n" + SizesText(set, format, width) + "\n" + OverTimeText(set, format, width) + "\n" +
+            IdleText(set, format, width);
     if (!IsAllTold(set)) text += "?: too little was seen to tell\n";
     if (set.of_resident) {
       text += "of resident: if memory that was not looked at is like the rest\n";

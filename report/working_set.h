@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "rank/rank_model.h"
+#include "report/text_table.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {
@@ -77,7 +78,7 @@ struct WorkingSet {
 Result<WorkingSet> MakeWorkingSet(const Trace& trace, const WorkingSetOptions& options);
 
 std::string AgeText(std::chrono::nanoseconds age);  // "5 min"; whole seconds
-std::string WorkingSetText(const WorkingSet& set);
+std::string WorkingSetText(const WorkingSet& set, TextWidth width = {});
 std::string WorkingSetJson(const WorkingSet& set);
 std::string WorkingSetCsv(const WorkingSet& set);
 Result<std::string> WorkingSetPng(const WorkingSet& set);  // the bytes of a PNG file

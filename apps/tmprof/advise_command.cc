@@ -14,6 +14,7 @@
 #include "apps/tmprof/applied_locks.h"
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/parse_errors.h"
+#include "apps/tmprof/terminal.h"
 #include "base/human_units.h"
 #include "base/ratio.h"
 #include "proto/arena_advice.h"
@@ -46,6 +47,7 @@ struct AdviseOptions {
   std::optional<std::uint64_t> llc_bytes;  // nullopt: no cache is modelled
   std::string rank_model = "rate";
   std::string format = "text";
+  bool wide = false;
 };
 
 constexpr Ratio kDefaultRoom{.numerator = 1, .denominator = 8};  // the largest --ratio
@@ -95,8 +97,8 @@ Result<ObjectAdviceOptions> ObjectOptions(const AdviseOptions& options) {
   return advise;
 }
 
-// What the recording says it was placed by has to be known, too: packed with its like, no site can
-// be told from them.
+// The advice that the recording was placed by must be given, too: a site that is packed with others
+// of its kind cannot be told from them.
 void WarnOfPlacing(const TraceInfo& info, const AdviseOptions& options) {
   const auto recorded = std::ranges::find(info.settings, "advice", &Setting::name);
   if (recorded != info.settings.end() && options.placed_under.empty()) {
@@ -154,9 +156,11 @@ Result<int> AdviseOnLocks(const AdviseOptions& options, const Trace& trace, Form
     advice->applied = std::move(applied->done);
     cut_short = std::move(applied->cut_short);
   }
-  Result<int> written = Answer(
-      format == Format::kJson ? LockAdviceJson(*advice) : LockAdviceText(*advice), exit_status);
-  // What was done before that stays, and is said.
+  const TextWidth width = OutputWidth(options.wide);
+  Result<int> written = format == Format::kJson
+                            ? Answer(LockAdviceJson(*advice), exit_status)
+                            : AnswerText(LockAdviceText(*advice, width), width, exit_status);
+  // Locks that were made before the error stay, and are reported.
   if (written && cut_short) return Fail(*std::move(cut_short));
   return written;
 }
@@ -220,8 +224,9 @@ Result<int> Advise(const AdviseOptions& options) {
     if (auto status = WriteFile(options.output, ObjectAdviceFile(*advice)); !status)
       return Fail(status.error());
   }
-  return Answer(*format == Format::kJson ? ObjectAdviceJson(*advice) : ObjectAdviceText(*advice),
-                exit_status);
+  if (*format == Format::kJson) return Answer(ObjectAdviceJson(*advice), exit_status);
+  const TextWidth width = OutputWidth(options.wide);
+  return AnswerText(ObjectAdviceText(*advice, width), width, exit_status);
 }
 
 }  // namespace
@@ -308,6 +313,7 @@ void AddAdviseCommand(CLI::App& app, int& exit_status) {
   command->add_option("--format", options->format, "Format of the output")
       ->check(OneOf({"text", "json"}))
       ->capture_default_str();
+  AddWide(*command, options->wide);
   command->footer(
       "A page tells how hot it is, but not which of its objects are hot. Sites that share their "
       "pages are set apart first, and are known from the second recording on; or from the first "

@@ -127,4 +127,13 @@ void AddFormat(CLI::App& command, std::string& value) {
       ->capture_default_str();
 }
 
+void AddWide(CLI::App& command, bool& value) {
+  command.add_flag(
+      "--wide", value,
+      "Print all columns of tables, however wide the terminal is\n"
+      "Without it, a table on a terminal leaves out its least important columns until "
+      "it fits, and cuts long texts in their middle. A line below names these columns. "
+      "COLUMNS in the environment overrides the width of the terminal.");
+}
+
 }  // namespace tmprof

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the commands of `tmprof` share.
+// Shared parts of the commands of `tmprof`.
 
 #pragma once
 
@@ -68,6 +68,9 @@ CLI::Validator WholeNumber(std::uint64_t least);
 // "--rank-model rate|sum" and "--format text|json|csv"; the values given are the defaults.
 CLI::Option* AddRankModel(CLI::App& command, std::string& value);
 void AddFormat(CLI::App& command, std::string& value);
+// "--wide", which every command has that prints tables. The width of its text is
+// OutputWidth(value).
+void AddWide(CLI::App& command, bool& value);
 // "--rank-weight memory|accesses|references"; `value` is the default, unless it is empty. Lets
 // "stall" pass, which ParseRankWeight() reads, too. The help text ends with the note.
 CLI::Option* AddRankWeight(CLI::App& command, std::string& value, std::string_view note = {});

@@ -11,6 +11,7 @@
 
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/parse_errors.h"
+#include "apps/tmprof/terminal.h"
 #include "apps/tmprofd/control_address.h"
 #include "apps/tmprofd/control_client.h"
 #include "report/format.h"
@@ -26,6 +27,7 @@ struct CtlOptions {
   std::vector<std::string> settings;
   std::string socket{kDefaultControlSocket};
   std::string format = "text";
+  bool wide = false;
 
   bool asks() const { return command == "status" || command == "targets"; }
 };
@@ -49,6 +51,8 @@ Result<Json> ParseSettings(const std::vector<std::string>& words) {
 Result<Json> RequestOf(const CtlOptions& options) {
   Json request = {{"command", options.command}};
   if (options.asks()) request["format"] = options.format;
+  const TextWidth width = OutputWidth(options.wide);
+  if (options.asks() && options.format == "text" && width) request["columns"] = *width;
   if (options.command != "set") {
     if (options.settings.empty()) return request;
     return Fail(BadInput("use argument", options.settings.front(),
@@ -63,7 +67,7 @@ Result<Json> RequestOf(const CtlOptions& options) {
   return request;
 }
 
-// What an operator reads once the daemon has done as it was told.
+// Tells an operator that the daemon has done as it was told.
 std::string Confirmation(const CtlOptions& options) {
   if (options.command == "pause") return "paused\n";
   if (options.command == "resume") return "resumed\n";
@@ -84,7 +88,9 @@ Status Control(const CtlOptions& options) {
   if (!request) return Fail(request.error());
   const Result<Json> answer = AskDaemon(options.socket, *request, kPatience);
   if (!answer) return Fail(answer.error());
-  if (options.format == "text") return WriteOut(AsText(options, *answer));
+  if (options.format == "text") {
+    return WriteOut(Fitted(AsText(options, *answer), OutputWidth(options.wide)));
+  }
   const auto asked = answer->find(options.command);  // "status" and "targets" are named so
   return WriteOut(JsonText(asked == answer->end() ? *answer : *asked));
 }
@@ -106,6 +112,7 @@ void AddCtlCommand(CLI::App& app, int& exit_status) {
   command->add_option("--format", options->format, "Format of the output")
       ->check(OneOf({"text", "json"}))
       ->capture_default_str();
+  AddWide(*command, options->wide);
   command->footer(
       "Commands:\n"
       "  status  Show all that the daemon does\n"

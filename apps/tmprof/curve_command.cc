@@ -21,6 +21,7 @@
 #include "apps/tmprof/parse_errors.h"
 #include "apps/tmprof/record_session.h"
 #include "apps/tmprof/recording_outcome.h"
+#include "apps/tmprof/terminal.h"
 #include "base/human_units.h"
 #include "base/unique_fd.h"
 #include "report/trace.h"
@@ -41,6 +42,7 @@ struct CurveOptions {
   std::string by;                          // empty: the best that was recorded
   std::optional<std::uint64_t> llc_bytes;  // nullopt: no cache is modelled
   std::string format = "text";
+  bool wide = false;
   std::string png;
 };
 
@@ -170,13 +172,14 @@ Result<int> Curve(CurveOptions options) {
     trace->notes.push_back(NoteOf(*early, *record.duration));
     if (*format == Format::kCsv) Warn(trace->notes.back());  // a table has no room for it
   }
-  const Result<Rendered> curve =
-      RenderView(kCurve, *trace, {.by = *by}, *format, !options.png.empty());
+  const TextWidth width = *format == Format::kText ? OutputWidth(options.wide) : std::nullopt;
+  const Result<Rendered> curve = RenderView(kCurve, *trace, {.by = *by, .table_columns = width},
+                                            *format, !options.png.empty());
   if (!curve) return Fail(curve.error());
   if (curve->png) {
     if (auto status = WriteFile(options.png, *curve->png); !status) return Fail(status.error());
   }
-  return Answer(curve->output, recorded);
+  return AnswerText(curve->output, width, recorded);
 }
 
 }  // namespace
@@ -200,6 +203,7 @@ void AddCurveCommand(CLI::App& app, int& exit_status) {
       ->check(OneOf({"memory", "combined", "references"}));
   AddLlc(*command, options->llc_bytes);
   AddFormat(*command, options->format);
+  AddWide(*command, options->wide);
   command->add_option("--png", options->png, "Draw the curve into this file, too")
       ->type_name("FILE");
   command

@@ -10,6 +10,7 @@
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/parse_errors.h"
 #include "apps/tmprof/session_sources.h"
+#include "apps/tmprof/terminal.h"
 #include "mover/joint_moves.h"
 #include "profiler/probe.h"
 #include "report/format.h"
@@ -77,7 +78,8 @@ void AddDoctorCommand(CLI::App& app, int& exit_status) {
     const Probe moves = ProbeJointMoves();
     Json json{{"sources", Rows(probes)}, {"moves", Rows({&moves, 1})}};
     probes.push_back(moves);
-    const Status status = WriteOut(*format == "json" ? JsonText(json) : AsText(probes));
+    const Status status =
+        WriteOut(*format == "json" ? JsonText(json) : Fitted(AsText(probes), OutputWidth()));
     exit_status = status ? kDone : ReportError(status.error());
   });
 }

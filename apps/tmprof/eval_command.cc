@@ -14,6 +14,7 @@
 #include "apps/tmprof/addresses.h"
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/parse_errors.h"
+#include "apps/tmprof/terminal.h"
 #include "apps/tmprof/true_hit_rates.h"
 #include "base/human_units.h"
 #include "base/latency_gap.h"
@@ -52,6 +53,7 @@ struct EvalOptions {
   std::optional<std::uint64_t> llc_bytes;  // nullopt: no cache is modelled
   std::string latency_gap;                 // empty: as the trace says, else assumed
   std::string format = "text";
+  bool wide = false;
 };
 
 struct TraceResult {
@@ -64,15 +66,15 @@ struct TraceEnd {
   std::string trace;
   StreamEnd end;
   std::optional<MemoryTraffic::Told> memory = std::nullopt;
-  bool is_part = false;        // of the memory (--addresses), while CPU time is of all
+  bool is_part = false;        // only a part of the memory (--addresses), while CPU time is of all
   bool models_memory = false;  // accesses to memory are told by a model of the cache
-  std::optional<double> modelled_per_second{};  // as of ReplayOutcome
-  RankBasis basis{};                            // of the judge
-  LatencyGap gap{};  // of tier 2: what an access to memory gains in tier 1
+  std::optional<double> modelled_per_second{};  // see ReplayOutcome
+  RankBasis basis{};                            // the judge's
+  LatencyGap gap{};  // time that an access to memory of tier 2 gains in tier 1
   // References and samples that the judge goes by; nullopt: it counted all accesses, or nothing was
   // replayed.
   std::optional<std::uint64_t> observations = std::nullopt;
-  std::optional<Error> refused = std::nullopt;  // nothing was replayed
+  std::optional<Error> refused = std::nullopt;  // set: the trace was not replayed
 };
 // The hit rates that one trace tells without a replay.
 struct TraceHitRates {
@@ -433,9 +435,10 @@ std::string PagesText(const HitRates& rates) {
 }
 
 // A row per kind of hit rate, a column per capacity.
-std::string AsText(const TraceHitRates& told, const ReplayOptions& options) {
+std::string AsText(const TraceHitRates& told, const ReplayOptions& options, TextWidth width) {
   if (told.at_ratio.empty()) return "";
-  std::vector<TextTable::Column> columns{{"hit rate", TextTable::Align::kLeft}};
+  std::vector<TextTable::Column> columns{
+      {"hit rate", TextTable::Align::kLeft, TextTable::Importance::kKey}};
   for (std::size_t i = 0; i < CapacitiesOf(options); ++i)
     columns.push_back({CapacityText(options, i, told.at_ratio[i].capacity)});
   TextTable table(columns);
@@ -461,7 +464,7 @@ std::string AsText(const TraceHitRates& told, const ReplayOptions& options) {
       "Hit rates of {} to {}, with 90 % intervals: of the best placement, of this ranking, and of "
       "this ranking an epoch later\n",
       AccessesOf(told.judge), PagesText(first));
-  text += table.Text();
+  text += table.Text(width);
   if (!all_told) text += "?: too little was seen to tell\n";
   return text + NoteOfUnknown(first);
 }
@@ -557,7 +560,7 @@ std::string NoteOfUntold(RankSource judge, const TraceEnd& file) {
 }
 
 // One table per trace: a row per policy and rank, a column of hit rates per capacity.
-std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
+std::string AsText(const Evaluation& evaluation, const ReplayOptions& options, TextWidth width) {
   const std::vector<TraceResult>& results = evaluation.results;
   std::string text;
   for (std::size_t i = 0; i < results.size();) {
@@ -574,12 +577,14 @@ std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
         "{}: tier-1 hit rate by {}, {} epochs, judged by {}; rank model {}, half-life {}\n",
         Printable(trace), ColumnsText(results[i], options), results[i].result.epochs,
         Name(results[i].result.judge), Name(options.ranker.model), HalfLife(options.ranker));
-    std::vector<TextTable::Column> columns{{"policy", TextTable::Align::kLeft},
-                                           {"rank", TextTable::Align::kLeft}};
+    std::vector<TextTable::Column> columns{
+        {"policy", TextTable::Align::kLeft, TextTable::Importance::kKey},
+        {"rank", TextTable::Align::kLeft, TextTable::Importance::kKey}};
     for (std::size_t at = 0; at < CapacitiesOf(options); ++at) {
       columns.push_back({CapacityText(options, at, results[i + at].result.capacity)});
     }
-    columns.push_back({"pages moved at " + CapacityText(options, 0, results[i].result.capacity)});
+    columns.push_back({"pages moved at " + CapacityText(options, 0, results[i].result.capacity),
+                       TextTable::Align::kRight, TextTable::Importance::kThird});
     TextTable table(columns);
     const RankSource judge = results[i].result.judge;
     bool is_told = true;
@@ -595,10 +600,10 @@ std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
       cells.push_back(Grouped(first.moved_pages.value()));
       table.AddRow(std::move(cells));
     }
-    text += table.Text();
+    text += table.Text(width);
     if (!is_told) text += NoteOfUntold(judge, evaluation.EndOf(trace));
     for (const TraceHitRates& told : evaluation.told) {
-      if (told.trace == trace) text += AsText(told, options);
+      if (told.trace == trace) text += AsText(told, options, width);
     }
   }
   return text;
@@ -714,11 +719,11 @@ struct Curves {
   std::vector<std::pair<std::string, Error>> refused;
 };
 
-std::string AsText(const Curves& curves) {
+std::string AsText(const Curves& curves, TextWidth width) {
   std::string text;
   for (const CapacityCurve& curve : curves.told) {
     text += fmt::format("{}{}\n{}", text.empty() ? "" : "\n", Printable(curve.totals.trace),
-                        CapacityCurveText(curve));
+                        CapacityCurveText(curve, width));
   }
   return text;
 }
@@ -767,9 +772,10 @@ Result<int> TellCurves(const EvalOptions& options, Format format, const ReplayOp
     exit_status = std::max(exit_status, ReportError(curve.error()));
     curves.refused.emplace_back(path, std::move(curve.error()));
   }
+  const TextWidth width = OutputWidth(options.wide);
   switch (format) {
     case Format::kText:
-      return Answer(AsText(curves), exit_status);
+      return AnswerText(AsText(curves, width), width, exit_status);
     case Format::kJson:
       return Answer(JsonText(AsJson(curves, replay.ranker)), exit_status);
     case Format::kCsv:
@@ -814,9 +820,10 @@ Result<int> Evaluate(const CLI::App& command, const EvalOptions& options) {
     exit_status = std::max(exit_status, ReportError(status.error()));
     evaluation.ends.push_back({.trace = path, .end = {}, .refused = status.error()});
   }
+  const TextWidth width = OutputWidth(options.wide);
   switch (*format) {
     case Format::kText:
-      return Answer(AsText(evaluation, *replay), exit_status);
+      return AnswerText(AsText(evaluation, *replay, width), width, exit_status);
     case Format::kJson:
       return Answer(JsonText(AsJson(evaluation, *replay)), exit_status);
     case Format::kCsv:
@@ -905,6 +912,7 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
       ->type_name("TIME")
       ->excludes(curve);
   AddFormat(*command, options->format);
+  AddWide(*command, options->wide);
   command->footer(policies +
                   "\n\n"
                   "Examples:\n"

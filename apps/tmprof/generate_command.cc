@@ -29,6 +29,12 @@ constexpr std::string_view kFiles =
     "writes.\n"
     ".TP\n.I /run/tmprofd/control\nThe control socket of the daemon.\n";
 
+constexpr std::string_view kEnvironment =
+    ".SH ENVIRONMENT\n"
+    ".TP\n.B COLUMNS\nThe width that text has to fit, instead of that of the terminal. Output into "
+    "a file or pipe is limited by it, too; without it, such output has all columns of tables. "
+    "Help is at most 80 columns wide. Text is never made for fewer than 40.\n";
+
 constexpr std::string_view kExitStatus =
     ".SH EXIT STATUS\n"
     ".TP\n.B 0\nThe command did all that it was asked for.\n"
@@ -57,7 +63,8 @@ Status WriteManPages(const CLI::App& app, const fs::path& folder) {
   std::string commands = ".SH COMMANDS\n";
   const auto write = [&](const std::string& name, const CLI::App& command,
                          const std::string& body) {
-    const std::string end = fmt::format("{}{}{}", kFiles, kExitStatus, SeeAlso(app, name));
+    const std::string end =
+        fmt::format("{}{}{}{}", kFiles, kEnvironment, kExitStatus, SeeAlso(app, name));
     return WriteFile(folder / (name + ".1"),
                      InRoff({.name = name, .section = 1, .body = body, .end = end}, command));
   };

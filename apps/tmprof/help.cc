@@ -3,25 +3,21 @@
 #include "apps/tmprof/help.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <sstream>
 #include <utility>
 
-#include "base/parse_integer.h"
+#include "apps/tmprof/terminal.h"
 
 namespace tmprof {
 namespace {
 
 constexpr std::size_t kMostColumns = 80;  // longer lines are hard to read
-constexpr std::size_t kFewestColumns = 40;
-constexpr std::size_t kTextColumn = 25;  // where the texts of options begin
+constexpr std::size_t kTextColumn = 25;   // column at which the texts of options begin
 constexpr std::string_view kUsage = "Usage:";
 constexpr std::string_view kExamples = "Examples:";
 
@@ -91,6 +87,43 @@ std::string Note(const std::string& note, std::size_t columns) {
   return text;
 }
 
+// Splits a shell's command at blanks outside of quotes.
+std::vector<std::string> ShellWords(std::string_view command) {
+  std::vector<std::string> words(1);
+  char quote = 0;  // the open one; 0: none
+  for (const char c : command) {
+    if (c == ' ' && quote == 0) {
+      words.emplace_back();
+      continue;
+    }
+    if (quote == 0 && (c == '\'' || c == '"')) {
+      quote = c;
+    } else if (c == quote) {
+      quote = 0;
+    }
+    words.back() += c;
+  }
+  return words;
+}
+
+// A broken command ends its lines in a backslash, so that a shell takes them for one.
+std::string Example(const std::string& command, std::size_t columns) {
+  constexpr std::string_view kBreak = " \\\n      ";
+  constexpr std::size_t kBackslash = 2;  // columns of it, with its blank
+  constexpr std::size_t kIndent = kBreak.size() - kBackslash - 1;
+  const std::vector<std::string> words = ShellWords(command);
+  std::string text = "  " + words.front();
+  std::size_t used = text.size();
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const std::size_t behind = i + 1 < words.size() ? kBackslash : 0;
+    const bool fits = used + 1 + words[i].size() + behind <= columns;
+    text += fits ? std::string_view(" ") : kBreak;
+    text += words[i];
+    used = (fits ? used + 1 : kIndent) + words[i].size();
+  }
+  return text;
+}
+
 class HelpText : public CLI::Formatter {
  public:
   std::string make_help(const CLI::App* command, std::string /*name*/,
@@ -113,7 +146,7 @@ class HelpText : public CLI::Formatter {
     text += Groups(*command, columns);
     for (const std::string& note : footer.notes) text += "\n" + Note(note, columns);
     if (!footer.examples.empty()) text += fmt::format("\n{}\n", kExamples);
-    for (const std::string& example : footer.examples) text += "  " + example + "\n";
+    for (const std::string& example : footer.examples) text += Example(example, columns) + "\n";
     return text;
   }
 
@@ -160,17 +193,7 @@ bool LaunchesProgram(const CLI::App& command) {
   return command.get_name() == "record" || command.get_name() == "cc";
 }
 
-std::size_t HelpColumns() {
-  std::optional<std::size_t> columns;
-  if (const char* variable = std::getenv("COLUMNS"); variable != nullptr) {
-    columns = ParseInteger<std::size_t>(variable);
-  }
-  winsize size{};
-  if (!columns && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
-    columns = size.ws_col;
-  }
-  return std::clamp(columns.value_or(kMostColumns), kFewestColumns, kMostColumns);
-}
+std::size_t HelpColumns() { return std::min(OutputWidth().value_or(kMostColumns), kMostColumns); }
 
 std::string Wrapped(std::string_view text, std::size_t columns, std::size_t indent,
                     std::size_t used) {
@@ -240,7 +263,7 @@ std::string LongText(const CLI::Option& option) {
 std::string ValuesAndDefault(const CLI::Option& option) {
   std::string text = Alternatives(FixedValues(option));
   std::string initial = option.get_default_str();
-  if (initial.starts_with('[') && initial.ends_with(']')) {  // of a list
+  if (initial.starts_with('[') && initial.ends_with(']')) {  // default of a list
     initial = initial.substr(1, initial.size() - 2);
   }
   if (option.get_type_size() == 0 || initial.empty()) return text;

@@ -95,6 +95,10 @@ Result<int> Answer(std::string_view text, int exit_status) {
   return exit_status;
 }
 
+Result<int> AnswerText(std::string_view text, TextWidth width, int exit_status) {
+  return Answer(Fitted(text, width), exit_status);
+}
+
 int ExitStatusOf(const Result<int>& answered) {
   return answered ? *answered : ReportError(answered.error());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the commands of `tmprof` say, and where. Apart from cli.h, so that what says something need
-// not compile CLI11.
+// Messages of the commands of `tmprof`, and the streams they go to. They are apart from cli.h so
+// that their users need not compile CLI11.
 
 #pragma once
 
@@ -8,6 +8,7 @@
 
 #include "base/epoch_stream.h"
 #include "base/result.h"
+#include "report/text_table.h"
 
 namespace tmprof {
 
@@ -36,7 +37,7 @@ void Warn(std::string_view message);
                                   std::string_view done);
 [[nodiscard]] int WarnOfObjectsEnd(const StreamEnd& end, std::string_view path,
                                    std::string_view done);
-// Of object profiles (ObjectProfiles::MayCountTwice()).
+// Warns of object profiles that ObjectProfiles::MayCountTwice() tells of.
 void WarnOfCountingTwice();
 
 // Says of a value's fault which option it was given to.
@@ -49,6 +50,8 @@ Error OfTrace(std::string_view path, Error fault);
 Status WriteOut(std::string_view text);
 // WriteOut(), which returns `exit_status` where all was written.
 Result<int> Answer(std::string_view text, int exit_status);
+// Answer() with text for people, whose lines are fitted to `width`.
+Result<int> AnswerText(std::string_view text, TextWidth width, int exit_status);
 // The exit status of a command: its own, or that of its error, which is reported.
 int ExitStatusOf(const Result<int>& answered);
 

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -18,6 +16,7 @@
 #include "apps/tmprof/addresses.h"
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/parse_errors.h"
+#include "apps/tmprof/terminal.h"
 #include "mover/node_list.h"
 #include "proto/ledger_file.h"
 #include "proto/objects_file.h"
@@ -28,6 +27,8 @@ namespace tmprof {
 namespace {
 
 constexpr std::string_view kInput = "--input";
+// Columns of maps and bars in a file or pipe.
+constexpr std::size_t kColumnsOfFile = 100;
 
 struct ReportOptions {
   std::string trace{kDefaultTrace};
@@ -37,6 +38,7 @@ struct ReportOptions {
   std::string group;
   std::string rank_model = "rate";
   std::string format = "text";
+  bool wide = false;
   std::string png;
   std::string folded;
   std::uint64_t limit = 20;
@@ -73,13 +75,6 @@ Result<std::vector<double>> ParseRates(const std::string& text) {
     rates.push_back(rate);
   }
   return rates;
-}
-
-std::size_t TerminalColumns() {
-  constexpr std::size_t kDefault = 100;  // of output into a file or pipe
-  winsize size{};
-  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : kDefault;
 }
 
 // "3:10" is epochs 3 to 9; either side may be left out.
@@ -150,6 +145,12 @@ Status RequireRead(const CLI::App& command, const View& view) {
   return {};
 }
 
+Result<int> AnswerAs(const Rendered& rendered, const ViewOptions& options, Format format,
+                     int exit_status) {
+  const TextWidth width = format == Format::kText ? options.table_columns : std::nullopt;
+  return AnswerText(rendered.output, width, exit_status);
+}
+
 Result<int> ReportLedger(const CLI::App& command, const ReportOptions& options, const View& view,
                          const ViewOptions& view_options, Format format) {
   if (!options.png.empty()) {
@@ -164,7 +165,7 @@ Result<int> ReportLedger(const CLI::App& command, const ReportOptions& options, 
   const Result<Rendered> rendered = RenderLedgerView(view.name, *ledger, view_options, format);
   if (!rendered) return Fail(rendered.error());
   const int exit_status = WarnOfLedgerEnd(rendered->end, options.trace, "reported");
-  return Answer(rendered->output, exit_status);
+  return AnswerAs(*rendered, view_options, format, exit_status);
 }
 
 // Options of traces that an object profile does not have.
@@ -205,7 +206,7 @@ Result<int> ReportObjects(const CLI::App& command, const ReportOptions& options,
     if (auto status = WriteFile(options.folded, *rendered->folded); !status)
       return Fail(status.error());
   }
-  return Answer(rendered->output, exit_status);
+  return AnswerAs(*rendered, view_options, format, exit_status);
 }
 
 Result<int> Report(const CLI::App& command, const ReportOptions& options) {
@@ -250,7 +251,8 @@ Result<int> Report(const CLI::App& command, const ReportOptions& options) {
                            .ping_pong_epochs = options.ping_pong,
                            .objects_by = *objects_by,
                            .folded = !options.folded.empty(),
-                           .text_columns = TerminalColumns()};
+                           .text_columns = OutputWidth().value_or(kColumnsOfFile),
+                           .table_columns = OutputWidth(options.wide)};
   if (!options.group.empty()) {
     const Result<HotGroup> group = ParseHotGroup(options.group);
     if (!group) return Fail(group.error());
@@ -333,7 +335,7 @@ Result<int> Report(const CLI::App& command, const ReportOptions& options) {
     if (auto status = WriteFile(options.folded, *rendered->folded); !status)
       return Fail(status.error());
   }
-  return Answer(rendered->output, exit_status);
+  return AnswerAs(*rendered, view_options, *format, exit_status);
 }
 
 }  // namespace
@@ -364,6 +366,7 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
                        details.empty() ? "" : " ", ViewsThatRead(option));
   };
   AddFormat(*command, options->format);
+  AddWide(*command, options->wide);
   command->add_option("--png", options->png, "Draw the view into this file, too")->type_name("OUT");
   command->add_option("--epochs", options->epochs, "Show these epochs; 3:10 is 3 to 9")
       ->type_name("FIRST:END");

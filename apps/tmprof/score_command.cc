@@ -31,6 +31,7 @@ struct ScoreOptions {
   bool among_truth = false;
   bool partial_truth = false;
   std::string format = "text";
+  bool wide = false;
 };
 
 Json AsJson(const std::vector<AccuracyRow>& rows, const std::string& by, const StreamEnd& truth) {
@@ -64,8 +65,8 @@ std::string AsCsv(const std::vector<AccuracyRow>& rows, const std::string& by) {
 
 std::string Correlation(double value) { return fmt::format("{:.3f}", value); }
 
-std::string AsText(const std::vector<AccuracyRow>& rows, const std::string& by) {
-  TextTable table({{"rank", TextTable::Align::kLeft},
+std::string AsText(const std::vector<AccuracyRow>& rows, const std::string& by, TextWidth width) {
+  TextTable table({{"rank", TextTable::Align::kLeft, TextTable::Importance::kKey},
                    {"k pages"},
                    {"precision@k"},
                    {"recall@k"},
@@ -80,7 +81,7 @@ std::string AsText(const std::vector<AccuracyRow>& rows, const std::string& by) 
                   Percent(row.coverage_of_ideal), OrUnknown(row.spearman_rho, Correlation),
                   OrUnknown(row.kendall_tau_b, Correlation), std::to_string(row.phases)});
   }
-  return fmt::format("rankings against true {}\n{}", by, table.Text());
+  return fmt::format("rankings against true {}\n{}", by, table.Text(width));
 }
 
 Result<Truth> TruthFrom(const ScoreOptions& options) {
@@ -129,9 +130,10 @@ Result<int> Score(const ScoreOptions& options) {
   if (!outcome) return Fail(OfTrace(options.trace, outcome.error()));
   const int exit_status = std::max(WarnOfEnd(truth->end, options.truth, "taken for the truth"),
                                    WarnOfEnd(outcome->end, options.trace, "scored"));
+  const TextWidth width = OutputWidth(options.wide);
   switch (*format) {
     case Format::kText:
-      return Answer(AsText(outcome->rows, options.by), exit_status);
+      return AnswerText(AsText(outcome->rows, options.by, width), width, exit_status);
     case Format::kJson:
       return Answer(JsonText(WithEnd(AsJson(outcome->rows, options.by, truth->end), outcome->end)),
                     exit_status);
@@ -173,6 +175,7 @@ void AddScoreCommand(CLI::App& app, int& exit_status) {
                     "Use a damaged or unfinished truth as far as it goes");
   AddRankModel(*command, options->rank_model);
   AddFormat(*command, options->format);
+  AddWide(*command, options->wide);
   command->footer(
       "rho and tau-b are Spearman's and Kendall's rank correlation over all pages of the truth. "
       "Pages that a source does not rank are tied last.\n\n"

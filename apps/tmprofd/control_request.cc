@@ -16,21 +16,22 @@ namespace {
 struct CommandRow {
   std::string_view name;
   ControlCommand command;
-  std::string_view field;  // that it takes besides; may be empty
+  std::array<std::string_view, 2> fields;  // that it takes besides; "": none
 };
 
-constexpr std::array kCommands{CommandRow{"status", ControlCommand::kStatus, "format"},
-                               CommandRow{"targets", ControlCommand::kTargets, "format"},
-                               CommandRow{"pause", ControlCommand::kPause, ""},
-                               CommandRow{"resume", ControlCommand::kResume, ""},
-                               CommandRow{"set", ControlCommand::kSet, "settings"},
-                               CommandRow{"stop", ControlCommand::kStop, ""}};
+constexpr std::array kCommands{
+    CommandRow{"status", ControlCommand::kStatus, {"format", "columns"}},
+    CommandRow{"targets", ControlCommand::kTargets, {"format", "columns"}},
+    CommandRow{"pause", ControlCommand::kPause, {}},
+    CommandRow{"resume", ControlCommand::kResume, {}},
+    CommandRow{"set", ControlCommand::kSet, {"settings"}},
+    CommandRow{"stop", ControlCommand::kStop, {}}};
 
 std::unexpected<Error> Refuse(std::string reason) {
   return Fail(BadInput("understand the request", "", std::move(reason)));
 }
 
-// As much of what a client wrote as a message may hold.
+// Quotes a client's text, cut to the length that a message may hold.
 std::string Quoted(const std::string& text) {
   constexpr std::size_t kMost = 40;
   return fmt::format("'{}{}'", Printable(std::string_view(text).substr(0, kMost)),
@@ -52,7 +53,7 @@ Result<std::vector<Setting>> ParseSettings(const Json& json) {
 
 Result<ControlRequest> ParseControlRequest(std::string_view line) {
   bool twice = false;
-  std::vector<std::vector<std::string>> names;  // of the objects that are open
+  std::vector<std::vector<std::string>> names;  // names in each object that is open
   const auto watch = [&](int, Json::parse_event_t event, const Json& value) {
     if (event == Json::parse_event_t::object_start) names.emplace_back();
     if (event == Json::parse_event_t::object_end) names.pop_back();
@@ -80,18 +81,23 @@ Result<ControlRequest> ParseControlRequest(std::string_view line) {
   ControlRequest request{.command = row->command};
   for (const auto& [field, value] : json.items()) {
     if (field == "command") continue;
-    if (field != row->field)
+    if (field.empty() || std::ranges::find(row->fields, field) == row->fields.end())
       return Refuse(fmt::format("'{}' takes no field {}", name, Quoted(field)));
     if (field == "settings") {
       auto settings = ParseSettings(value);
       if (!settings) return Fail(settings.error());
       request.settings = *std::move(settings);
+    } else if (field == "columns") {
+      if (!value.is_number_unsigned() || value == 0)
+        return Refuse("'columns' is a whole number above 0");
+      request.columns = value.get<std::size_t>();
     } else if (value != "json" && value != "text") {
       return Refuse("'format' is \"json\" or \"text\"");
     } else {
       request.as_text = value == "text";
     }
   }
+  if (request.columns && !request.as_text) return Refuse("'columns' is for \"format\": \"text\"");
   if (request.command == ControlCommand::kSet && request.settings.empty())
     return Refuse("'set' needs 'settings'");
   return request;

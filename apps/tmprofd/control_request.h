@@ -10,6 +10,7 @@
 
 #include "apps/tmprofd/control_server.h"
 #include "base/result.h"
+#include "report/text_table.h"
 
 namespace tmprof {
 
@@ -17,8 +18,9 @@ enum class ControlCommand : std::uint8_t { kStatus, kTargets, kPause, kResume, k
 
 struct ControlRequest {
   ControlCommand command = ControlCommand::kStatus;
-  bool as_text = false;           // of status and targets
-  std::vector<Setting> settings;  // of set: at least one, none named twice
+  bool as_text = false;           // for status and targets
+  TextWidth columns;              // width of their tables in text
+  std::vector<Setting> settings;  // for set: at least one, none named twice
 };
 
 // Refuses what is not exactly a request: unknown commands and fields, values of another kind.

@@ -46,7 +46,8 @@ Json AnswerTo(const ControlRequest& request, const StatusReading& reading) {
   Json answer = Done();
   const bool status = request.command == ControlCommand::kStatus;
   if (request.as_text) {
-    answer["text"] = status ? AsText(reading) : TargetsAsText(*reading.status);
+    answer["text"] =
+        status ? AsText(reading, request.columns) : TargetsAsText(*reading.status, request.columns);
   } else if (status) {
     answer["status"] = AsJson(reading);
   } else {
@@ -108,7 +109,7 @@ class ControlServer::Loop {
 
     std::string_view left() const { return std::string_view(out).substr(sent); }
   };
-  using Clients = std::map<std::uint64_t, Client>;  // by the order in which they came
+  using Clients = std::map<std::uint64_t, Client>;  // keyed by the order in which they came
 
   struct Order {
     std::uint64_t client;
@@ -240,7 +241,8 @@ class ControlServer::Loop {
     if (!stays || !Advance(id, client->second)) clients_.erase(client);
   }
 
-  // What it has sent, as far as there is room for it. False: the connection is broken.
+  // Reads the bytes that the client has sent, as far as there is room for them. False: the
+  // connection is broken.
   static bool Receive(Client& client) {
     std::array<char, 16384> buffer;
     const std::size_t room = kMostRequestBytes + 1 - client.in.size();
@@ -340,7 +342,7 @@ class ControlServer::Loop {
     }
   }
 
-  // As far as it takes it at once.
+  // Sends the error as far as the client takes it at once.
   void Dismiss(Client client, const Error& error) {
     Give(client, FailureAsJson(error));
     Send(client);

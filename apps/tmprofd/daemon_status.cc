@@ -17,7 +17,8 @@ namespace tmprof {
 namespace {
 
 using std::chrono::nanoseconds;
-using Align = TextTable::Align;
+using enum TextTable::Align;
+using enum TextTable::Importance;
 
 std::optional<double> SecondsOf(std::optional<nanoseconds> duration) {
   return duration ? std::optional(Seconds(*duration)) : std::nullopt;
@@ -114,13 +115,13 @@ std::string SavingsAsText(const PromotionSavings& savings) {
       Significant(savings.realised_seconds));
 }
 
-std::string TiersAsText(const DaemonStatus& status) {
-  TextTable table({{"tier"},
-                   {"nodes", Align::kLeft},
-                   {"capacity"},
+std::string TiersAsText(const DaemonStatus& status, TextWidth width) {
+  TextTable table({{"tier", kRight, kKey},
+                   {"nodes", kLeft},
+                   {"capacity", kRight, kKey},
                    {"of targets"},
                    {"free"},
-                   {"an access takes longer by", Align::kLeft}});
+                   {"an access takes longer by", kLeft, kThird}});
   for (const TierStatus& tier : status.tiers) {
     std::string nodes;
     for (const NodeId node : tier.nodes) {
@@ -131,24 +132,24 @@ std::string TiersAsText(const DaemonStatus& status) {
                   OrUnknown(tier.used, HumanSize), OrUnknown(tier.free, HumanSize),
                   GapText(GapOf(status, tier.tier))});
   }
-  return table.Text();
+  return table.Text(width);
 }
 
-std::string SourcesAsText(const DaemonStatus& status) {
-  TextTable table({{"source", Align::kLeft},
-                   {"state", Align::kLeft},
+std::string SourcesAsText(const DaemonStatus& status, TextWidth width) {
+  TextTable table({{"source", kLeft, kKey},
+                   {"state", kLeft, kKey},
                    {"on"},
                    {"observations"},
                    {"lost"},
-                   {"lost in all"},
-                   {"note", Align::kLeft}});
+                   {"lost in all", kRight, kThird},
+                   {"note", kLeft}});
   for (const auto& [epoch, lost_total] : status.sources) {
     table.AddRow({Printable(epoch.name), std::string(Name(epoch.state)),
                   OrUnknown(epoch.duty_cycle, Percent), OrUnknown(epoch.observations, Grouped),
                   OrUnknown(epoch.lost, Grouped), OrUnknown(lost_total, Grouped),
                   Printable(epoch.note)});
   }
-  return table.Text();
+  return table.Text(width);
 }
 
 std::string DecisionAsText(const DecisionStatus& decision) {
@@ -213,7 +214,7 @@ void StatusBoard::Publish(DaemonStatus status) {
   auto next = std::make_shared<const DaemonStatus>(std::move(status));
   const MonotonicTime now = clock_->Now();
   const std::lock_guard lock(mutex_);
-  status_.swap(next);  // what was there is freed after the lock
+  status_.swap(next);  // the old status is freed after the lock
   published_ = now;
 }
 
@@ -300,15 +301,19 @@ Json AsJson(const StatusReading& reading) {
       {"refusal", OrNull(status.refusal)}};
 }
 
-std::string TargetsAsText(const DaemonStatus& status) {
+std::string TargetsAsText(const DaemonStatus& status, TextWidth width) {
   if (status.targets.empty()) return "no targets\n";
-  TextTable table({{"pid"}, {"name", Align::kLeft}, {"tracked"}, {"in tier 1"}, {"CPU time"}});
+  TextTable table({{"pid", kRight, kKey},
+                   {"name", kLeft, kKey},
+                   {"tracked"},
+                   {"in tier 1"},
+                   {"CPU time", kRight, kThird}});
   for (const TargetStatus& target : status.targets) {
     table.AddRow({std::to_string(target.pid.value()), Printable(target.name),
                   OrUnknown(target.tracked, HumanSize), OrUnknown(target.in_tier1, HumanSize),
                   OrUnknown(target.cpu_time, SecondsText)});
   }
-  return table.Text();
+  return table.Text(width);
 }
 
 std::string Summary(const DaemonStatus& status) {
@@ -320,7 +325,7 @@ std::string Summary(const DaemonStatus& status) {
       AccessesOf(status.ranked_by.value_or(RankSource::kCombined)), PagesText(moved));
 }
 
-std::string AsText(const StatusReading& reading) {
+std::string AsText(const StatusReading& reading, TextWidth width) {
   const DaemonStatus& status = *reading.status;
   std::string text =
       fmt::format("tmprofd {}: {}, up {}, as of {} ago\n", status.version, Name(status.state),
@@ -346,9 +351,9 @@ std::string AsText(const StatusReading& reading) {
         fmt::format("ranked by {}\n",
                     TextOf({.source = *status.ranked_by, .weight = WeightOf(*status.ranked_by)}));
   }
-  text += "\n" + TiersAsText(status);
-  text += "\n" + SourcesAsText(status);
-  text += "\n" + TargetsAsText(status);
+  text += "\n" + TiersAsText(status, width);
+  text += "\n" + SourcesAsText(status, width);
+  text += "\n" + TargetsAsText(status, width);
   text += "\n" + (status.decision ? DecisionAsText(*status.decision) : "last decision: none yet\n");
   text += TotalsAsText(status);
   return text;

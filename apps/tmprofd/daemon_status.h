@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon does now, as its loop tells whoever asks.
+// The state of the daemon, which its loop publishes for all who ask.
 
 #pragma once
 
@@ -24,12 +24,13 @@
 #include "mover/move_calibration.h"
 #include "rank/rank_model.h"
 #include "report/format.h"
+#include "report/text_table.h"
 
 namespace tmprof {
 
 enum class DaemonState : std::uint8_t {
   kRunning,
-  kPaused,     // by the operator: observes, and moves nothing
+  kPaused,     // the operator asked for it: observes, and moves no page
   kTrackOnly,  // decides no moves, by its configuration
   kDryRun,     // decides moves and makes none, by its configuration
 };
@@ -44,7 +45,7 @@ struct TargetStatus {
   Pid pid;
   std::string name;
   std::optional<PageCount> tracked;
-  std::optional<PageCount> in_tier1;                 // of those tracked
+  std::optional<PageCount> in_tier1;                 // the part of those tracked
   std::optional<std::chrono::nanoseconds> cpu_time;  // used within the last epoch
 };
 
@@ -52,7 +53,7 @@ struct TierStatus {
   Tier tier;
   std::vector<NodeId> nodes;
   std::optional<PageCount> capacity;  // that the targets may have; nothing: no limit but the memory
-  std::optional<PageCount> used;      // by the targets
+  std::optional<PageCount> used;      // memory of the targets
   std::optional<PageCount> free;
 };
 
@@ -64,7 +65,7 @@ struct ObservingSource {
 struct DecisionStatus {
   PageCount wanted;  // in tier 1
   std::uint64_t moves = 0;
-  std::optional<double> saved_per_second;  // as of PlacementDecision
+  std::optional<double> saved_per_second;  // see PlacementDecision
   NotMoved not_moved;
 };
 
@@ -106,7 +107,7 @@ struct DaemonStatus {
   LatencyGaps gaps;  // the price of an access
   PromotionSavings savings;
   std::vector<std::string> warnings;
-  std::optional<std::string> refusal;  // of what was configured last; nothing: it is in force
+  std::optional<std::string> refusal;  // the last configuration was refused; nullopt: no
 };
 
 struct StatusReading {
@@ -138,11 +139,11 @@ class StatusBoard {
 std::string_view Name(DaemonState state);  // "running", "paused", "track-only", "dry-run"
 
 Json AsJson(const StatusReading& reading);
-std::string AsText(const StatusReading& reading);
+std::string AsText(const StatusReading& reading, TextWidth width = {});
 // In a line: "running: 2 targets, 81 % of the accesses hit tier 1 by estimate, 4 096 pages moved".
 std::string Summary(const DaemonStatus& status);
-// Of the targets alone.
+// These hold the targets alone.
 Json TargetsAsJson(const DaemonStatus& status);
-std::string TargetsAsText(const DaemonStatus& status);
+std::string TargetsAsText(const DaemonStatus& status, TextWidth width = {});
 
 }  // namespace tmprof

@@ -17,10 +17,15 @@ struct Outcome {
 };
 
 // Blocking. argv[0] is looked up in PATH unless it holds a slash. `before_exec` runs in the child.
+// COLUMNS is not in its environment.
 Outcome RunProgram(
     const std::vector<std::string>& argv, const std::function<void()>& before_exec = [] {});
 // The same as an ordinary user without capabilities (uid and gid 65534); the caller must be root.
 Outcome RunAsNobody(const std::vector<std::string>& argv);
+
+// Runs a program at a terminal of so many columns; 0: the terminal does not know them. `out` has
+// what the program wrote to standard output and to standard error, with LF at the ends of lines.
+Outcome RunAtTerminal(const std::vector<std::string>& argv, unsigned short columns);
 
 // The tmprof program of this build, with arguments.
 Outcome Tmprof(std::vector<std::string> arguments);

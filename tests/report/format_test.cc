@@ -64,16 +64,6 @@ TEST(ColumnScaleTest, HasOneScaleAndOneDecimalForAllOfAColumn) {
   EXPECT_EQ(ColumnScale(std::vector{0.25, 2.0})(2), "2.000");
 }
 
-TEST(TextTableTest, AlignsByCharactersNotBytes) {
-  TextTable table({{"name", TextTable::Align::kLeft}, {"n"}});
-  table.AddRow({"é", "1"});
-  table.AddRow({"abcde", "23"});
-  EXPECT_EQ(table.Text(),
-            "name    n\n"
-            "é       1\n"
-            "abcde  23\n");
-}
-
 TEST(ParseFormatTest, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(*ParseFormat("csv"), Format::kCsv);
   const Result<Format> unknown = ParseFormat("yaml");

@@ -111,6 +111,19 @@ TEST_F(ControlServerTest, AnswersStatusAndTargets) {
   EXPECT_THAT((*text)["text"].get<std::string>(), StartsWith("tmprofd 1.2.3"));
 }
 
+TEST_F(ControlServerTest, FitsTablesToTheColumnsOfTheRequest) {
+  Start();
+  const auto text = [&](const char* command, const std::optional<std::size_t>& columns) {
+    Json request = {{"command", command}, {"format", "text"}};
+    if (columns) request["columns"] = *columns;
+    return (*Ask(request))["text"].get<std::string>();
+  };
+  EXPECT_THAT(text("status", {}), Not(HasSubstr("--wide")));
+  EXPECT_THAT(text("status", 60),
+              HasSubstr("left out: an access takes longer by (--wide shows all)\n"));
+  EXPECT_THAT(text("targets", 30), HasSubstr("left out: in tier 1, CPU time\n"));
+}
+
 TEST_F(ControlServerTest, ShowsWhatWasPublishedLast) {
   Start();
   DaemonStatus next = FullStatus();
@@ -161,6 +174,11 @@ TEST_F(ControlServerTest, RefusesWhatIsNoRequestAndGoesOn) {
       {R"({"command": "stop", "command": "pause"})", "twice"},
       {R"({"command": "pause", "format": "json"})", "'pause' takes no field 'format'"},
       {R"({"command": "status", "format": "xml"})", "'format' is"},
+      {R"({"command": "status", "format": "text", "columns": 0})", "whole number above 0"},
+      {R"({"command": "status", "format": "text", "columns": -8})", "whole number above 0"},
+      {R"({"command": "status", "format": "text", "columns": "8"})", "whole number above 0"},
+      {R"({"command": "status", "columns": 80})", "'columns' is for"},
+      {R"({"command": "pause", "": 1})", "takes no field ''"},
       {R"({"command": "set"})", "needs 'settings'"},
       {R"({"command": "set", "settings": {}})", "at least one"},
       {R"({"command": "set", "settings": ["a"]})", "at least one"},
