@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -24,13 +26,17 @@ int ShowHelp(const CLI::App& app, int exit_status) {
   return ExitStatusOf(Answer(app.help(), exit_status));
 }
 
-// "help record" is "record --help".
-void MakeHelpAnOption(std::vector<std::string>& arguments) {
-  if (arguments.empty() || arguments.front() != "help") return;
+// Makes "record --help" of "help record". Refuses a second command.
+Status MakeHelpAnOption(std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments.front() != "help") return {};
   arguments.erase(arguments.begin());
-  arguments.resize(std::min<std::size_t>(arguments.size(), 1));
+  if (arguments.size() > 1) {
+    return Fail(BadInput("use argument", arguments[1], "help takes one command",
+                         fmt::format("write 'tmprof help {}'", arguments.front())));
+  }
   if (arguments == std::vector<std::string>{"help"}) arguments.clear();
   arguments.emplace_back("--help");
+  return {};
 }
 
 int Run(std::vector<std::string> arguments) {
@@ -62,7 +68,7 @@ int Run(std::vector<std::string> arguments) {
   // perf and git, too, print their help and fail: a script that lost its command's name must not
   // go on.
   if (arguments.empty()) return ShowHelp(app, kBadInput);
-  MakeHelpAnOption(arguments);
+  if (const Status help = MakeHelpAnOption(arguments); !help) return ReportError(help.error());
   const CLI::App* command = FindCommand(app, arguments.front());
   if (command == nullptr && !arguments.front().starts_with('-')) {
     return ReportError(UnknownCommand(app, arguments.front()));

@@ -99,6 +99,24 @@ TEST(Help, IsWrappedToTheColumnsOfTheTerminal) {
   EXPECT_GT(LongestLine(Tmprof({"help"}).out), 60U);
 }
 
+TEST(Help, BreaksExamplesSoThatAShellTakesThemForOneCommand) {
+  const std::string line =
+      "  tmprof advise --objects second.data --advice first.advice -o last.advice\n";
+  EXPECT_THAT(Tmprof({"help", "advise"}).out, HasSubstr(line));
+  EXPECT_THAT(TmprofInColumns("60", {"help", "advise"}).out,
+              HasSubstr("  tmprof advise --objects second.data --advice \\\n"
+                        "      first.advice -o last.advice\n"));
+}
+
+TEST(Help, RefusesASecondCommand) {
+  const Outcome outcome = Tmprof({"help", "record", "extra"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(outcome.err,
+            "tmprof: cannot use argument 'extra': help takes one command; write 'tmprof help "
+            "record'\n");
+  EXPECT_THAT(outcome.out, IsEmpty());
+}
+
 TEST(Help, TellsThatABareNumberIsSecondsWhereACommandTakesTimes) {
   for (const std::string command : {"record", "curve"}) {
     std::string help = Tmprof({command, "--help"}).out;
@@ -236,8 +254,8 @@ TEST(Manual, HasAPageForEachCommandWithAllSections) {
   for (const std::string& command : Commands()) pages.push_back("tmprof-" + command);
   for (const std::string& page : pages) {
     const std::string text = ReadFile(folder.File("man/" + page + ".1"));
-    for (const char* section :
-         {"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "FILES", "EXIT STATUS", "SEE ALSO"}) {
+    for (const char* section : {"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "FILES",
+                                "ENVIRONMENT", "EXIT STATUS", "SEE ALSO"}) {
       EXPECT_THAT(text, HasSubstr(std::string(".SH ") + section + "\n")) << page;
     }
     EXPECT_EQ(text.contains(".SH EXAMPLES\n"), page != "tmprof-doctor") << page;
