@@ -23,12 +23,13 @@
 #include "proto/frame.h"
 #include "rank/known_evidence.h"
 #include "rank/total_ranker.h"
+#include "report/format.h"
 #include "report/rank_correlation.h"
 
 namespace tmprof {
 namespace {
 
-using Json = nlohmann::json;
+using TruthJson = nlohmann::json;
 
 // A zipf of 4 GiB with a range per page takes some 80 MB per phase.
 constexpr std::uintmax_t kLargestTruthFile = std::uintmax_t{512} << 20;
@@ -41,10 +42,10 @@ class TruthReader {
  public:
   explicit TruthReader(std::string_view name) : name_(name) {}
 
-  Result<Truth> Read(const Json& root) {
+  Result<Truth> Read(const TruthJson& root) {
     Truth truth;
     const std::optional<Pid> pid = ReadPid(root, "");
-    const Json* phases = Field(root, "", "phases", Json::value_t::array);
+    const TruthJson* phases = Field(root, "", "phases", TruthJson::value_t::array);
     for (std::size_t i = 0; phases != nullptr && i < phases->size() && !fault_; ++i) {
       TruthPhase phase = ReadPhase((*phases)[i], fmt::format("phases[{}]", i), pid);
       if (!truth.phases.empty() && phase.start < truth.phases.back().end) {
@@ -68,7 +69,7 @@ class TruthReader {
     fault_ = BadInput("read truth", name_, path.empty() ? reason : path + ": " + reason);
   }
 
-  const Json* Find(const Json& object, const std::string& path, const char* field) {
+  const TruthJson* Find(const TruthJson& object, const std::string& path, const char* field) {
     if (!object.is_object()) {
       Refuse(path, "is not an object");
       return nullptr;
@@ -76,19 +77,19 @@ class TruthReader {
     const auto at = object.find(field);
     return at == object.end() ? nullptr : &*at;
   }
-  const Json* Field(const Json& object, const std::string& path, const char* field,
-                    Json::value_t type) {
-    const Json* value = Find(object, path, field);
+  const TruthJson* Field(const TruthJson& object, const std::string& path, const char* field,
+                         TruthJson::value_t type) {
+    const TruthJson* value = Find(object, path, field);
     if (value == nullptr) {
       Refuse(Join(path, field), "is missing");
       return nullptr;
     }
     const bool fits =
-        type == Json::value_t::number_float ? value->is_number() : value->type() == type;
+        type == TruthJson::value_t::number_float ? value->is_number() : value->type() == type;
     if (fits) return value;
-    const char* wanted = type == Json::value_t::array          ? "a list"
-                         : type == Json::value_t::number_float ? "a number"
-                                                               : "a whole number of 0 or more";
+    const char* wanted = type == TruthJson::value_t::array          ? "a list"
+                         : type == TruthJson::value_t::number_float ? "a number"
+                                                                    : "a whole number of 0 or more";
     Refuse(Join(path, field), fmt::format("is not {}", wanted));
     return nullptr;
   }
@@ -96,34 +97,35 @@ class TruthReader {
     return path.empty() ? field : path + "." + field;
   }
 
-  std::uint64_t Unsigned(const Json& object, const std::string& path, const char* field,
+  std::uint64_t Unsigned(const TruthJson& object, const std::string& path, const char* field,
                          std::uint64_t most) {
-    const Json* value = Field(object, path, field, Json::value_t::number_unsigned);
+    const TruthJson* value = Field(object, path, field, TruthJson::value_t::number_unsigned);
     if (value == nullptr) return 0;
     const auto number = value->get<std::uint64_t>();
     if (number > most) Refuse(Join(path, field), fmt::format("is above {}", most));
     return number;
   }
-  MonotonicTime Time(const Json& object, const std::string& path, const char* field) {
+  MonotonicTime Time(const TruthJson& object, const std::string& path, const char* field) {
     constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
     return MonotonicTime(std::chrono::nanoseconds(Unsigned(object, path, field, kMost)));
   }
-  std::optional<Pid> ReadPid(const Json& object, const std::string& path) {
+  std::optional<Pid> ReadPid(const TruthJson& object, const std::string& path) {
     if (Find(object, path, "pid") == nullptr) return std::nullopt;
     constexpr std::uint64_t kMost = std::numeric_limits<Pid::rep>::max();
     return Pid(static_cast<Pid::rep>(Unsigned(object, path, "pid", kMost)));
   }
 
-  TruthPhase ReadPhase(const Json& json, const std::string& path, std::optional<Pid> file_pid) {
+  TruthPhase ReadPhase(const TruthJson& json, const std::string& path,
+                       std::optional<Pid> file_pid) {
     TruthPhase phase;
     phase.start = Time(json, path, "t_start_ns");
     phase.end = Time(json, path, "t_end_ns");
     if (!fault_ && phase.end <= phase.start) Refuse(path, "ends before it starts");
     std::map<std::optional<Pid>, std::vector<WeightedRange>> by_pid;
     double total = 0;
-    const Json* ranges = Field(json, path, "ranges", Json::value_t::array);
+    const TruthJson* ranges = Field(json, path, "ranges", TruthJson::value_t::array);
     for (std::size_t i = 0; ranges != nullptr && i < ranges->size() && !fault_; ++i) {
-      const Json& range = (*ranges)[i];
+      const TruthJson& range = (*ranges)[i];
       const std::string range_path = fmt::format("{}.ranges[{}]", path, i);
       const std::optional<Pid> pid = ReadPid(range, range_path);
       const WeightedRange weighted = ReadRange(range, range_path, total);
@@ -138,11 +140,11 @@ class TruthReader {
     return phase;
   }
 
-  WeightedRange ReadRange(const Json& json, const std::string& path, double& total) {
+  WeightedRange ReadRange(const TruthJson& json, const std::string& path, double& total) {
     constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max() - kBasePageBytes;
     const std::uint64_t start = Unsigned(json, path, "start", kMost);
     const std::uint64_t end = Unsigned(json, path, "end", kMost);
-    const Json* value = Field(json, path, "weight", Json::value_t::number_float);
+    const TruthJson* value = Field(json, path, "weight", TruthJson::value_t::number_float);
     if (fault_) return {};
     const auto weight = value->get<double>();
     if (end <= start) Refuse(path, "ends before it starts");
@@ -523,24 +525,24 @@ Error NoWholeEpoch(const Truth& truth, std::uint64_t epochs, std::chrono::nanose
   }
   std::chrono::nanoseconds longest{0};
   for (const TruthPhase& phase : truth.phases) longest = std::max(longest, phase.end - phase.start);
-  return BadInput(
-      "score against truth", "the trace",
-      fmt::format("none of its {} epochs lies whole within one of the {} phases of the truth: the "
-                  "longest phase is {}, the shortest epoch {}",
-                  epochs, truth.phases.size(), FormatDuration(longest), FormatDuration(shortest)),
-      "record while the workload runs, with a shorter --epoch");
+  return BadInput("score against truth", "the trace",
+                  fmt::format("none of {} lies whole within one of {} of the truth: the "
+                              "longest phase is {}, the shortest epoch {}",
+                              CountText(epochs, "epoch"), CountText(truth.phases.size(), "phase"),
+                              FormatDuration(longest), FormatDuration(shortest)),
+                  "record while the workload runs, with a shorter --epoch");
 }
 
 }  // namespace
 
 Result<Truth> ParseTruth(std::string_view json, std::string_view name) {
-  Json root;
+  TruthJson root;
   try {
-    root = Json::parse(json);
-  } catch (const Json::parse_error& error) {
+    root = TruthJson::parse(json);
+  } catch (const TruthJson::parse_error& error) {
     return Fail(BadInput("read truth", std::string(name),
                          fmt::format("not JSON from byte {} on", error.byte)));
-  } catch (const Json::exception&) {
+  } catch (const TruthJson::exception&) {
     return Fail(BadInput("read truth", std::string(name), "holds a number out of range"));
   }
   return TruthReader(name).Read(root);

@@ -176,8 +176,9 @@ std::string_view HowWholeIsKnown(const CapacityCurve& curve) {
 }
 
 std::string WholeText(const CapacityCurve& curve) {
-  const std::string known = fmt::format("{} ({} pages) that were {}", HumanSize(curve.whole),
-                                        Grouped(curve.whole.value()), HowWholeIsKnown(curve));
+  const std::string known =
+      fmt::format("{} ({}) that {} {}", HumanSize(curve.whole), CountText(curve.whole),
+                  curve.whole == PageCount(1) ? "was" : "were", HowWholeIsKnown(curve));
   if (!curve.resident) return known;
   return fmt::format("{} of resident memory, with {}", HumanSize(*curve.resident), known);
 }

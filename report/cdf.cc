@@ -105,9 +105,9 @@ std::string CdfText(const Cdf& cdf, std::size_t width_columns, TextWidth width) 
   using enum TextTable::Align;
   using enum TextTable::Importance;
   std::string text =
-      fmt::format("share of the {} that the hottest pages hold, by {}; footprint {} pages ({})\n",
-                  AccessesOf(*cdf.options.by), TextOf(cdf.totals.basis),
-                  Grouped(cdf.footprint.value()), HumanSize(cdf.footprint));
+      fmt::format("share of the {} that the hottest pages hold, by {}; footprint {} ({})\n",
+                  AccessesOf(*cdf.options.by), TextOf(cdf.totals.basis), CountText(cdf.footprint),
+                  HumanSize(cdf.footprint));
   std::vector<TextTable::Column> columns = {{"hottest", kRight, kKey}, {"pages"}};
   for (const Cdf::Curve& curve : cdf.curves)
     columns.push_back({fmt::format("{} %", Name(curve.by))});
@@ -207,8 +207,8 @@ Result<std::string> CdfPng(const Cdf& cdf) {
     canvas.Text(kPlot.left - 10, y, fmt::format("{} %", tenths * 10), kTick, kRight);
   }
   canvas.Text(kPlot.left + kPlot.width / 2, kPlot.bottom() + 50,
-              fmt::format("hottest pages, share of the footprint ({} pages, {}; log scale)",
-                          Grouped(cdf.footprint.value()), HumanSize(cdf.footprint)),
+              fmt::format("hottest pages, share of the footprint ({}, {}; log scale)",
+                          CountText(cdf.footprint), HumanSize(cdf.footprint)),
               kCaption, kCentre);
   canvas.Text(28, kPlot.top + kPlot.height / 2,
               fmt::format("share of the {}", AccessesOf(*cdf.options.by)), kCaption, kCentre,

@@ -169,9 +169,9 @@ std::string CoverageText(const Coverage& coverage, TextWidth width) {
   std::string text = "pages detected (distinct 4 KiB pages over the trace)\n" + table.Text(width);
   if (coverage.all.most_looked_at) {
     text += fmt::format(
-        "note: of {} pages those that were looked at are unknown, one at a time of each region; {} "
-        "pages were sampled\n",
-        kGrouped(*coverage.all.most_looked_at), OrUnknown(coverage.all.samples, kGrouped));
+        "note: of {} those that were looked at are unknown, one at a time of each region; pages "
+        "sampled: {}\n",
+        CountText(*coverage.all.most_looked_at), OrUnknown(coverage.all.samples, kGrouped));
   }
   return text;
 }

@@ -165,6 +165,14 @@ std::string Grouped(std::uint64_t value) {
   return digits;
 }
 
+std::string CountText(std::uint64_t count, std::string_view noun, std::string_view plural) {
+  if (count == 1) return fmt::format("1 {}", noun);
+  return plural.empty() ? fmt::format("{} {}s", Grouped(count), noun)
+                        : fmt::format("{} {}", Grouped(count), plural);
+}
+
+std::string CountText(PageCount pages) { return CountText(pages.value(), "page"); }
+
 std::string Describe(const Mapping& mapping) {
   std::string kind(Name(mapping.kind));
   return mapping.path.empty() ? kind : kind + " " + mapping.path;

@@ -71,6 +71,9 @@ class ColumnScale {
 
 std::string Exact(double value);           // shortest text that reads back as the same double
 std::string Grouped(std::uint64_t value);  // "1 234 567"
+// "1 page", "2 pages", "1 234 pages" of "page". A noun whose plural has no "s" is given with it.
+std::string CountText(std::uint64_t count, std::string_view noun, std::string_view plural = {});
+std::string CountText(PageCount pages);  // "1 page", "1 234 pages"
 
 // Spell counts, of pages or of anything else, for OrUnknown() and OrEmpty().
 inline constexpr auto kPlain = [](const auto& count) {

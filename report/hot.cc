@@ -345,14 +345,14 @@ std::string HotText(const HotList& list, TextWidth width) {
     table.AddRow(std::move(cells));
   }
   std::string text = fmt::format(
-      "hottest spans{} by {} over {} epochs{}\n",
+      "hottest spans{} by {} over {}{}\n",
       list.options.object ? fmt::format(" of the object at {:#x}", *list.options.object) : "",
-      TextOf(list.totals.basis), Grouped(list.totals.epochs),
+      TextOf(list.totals.basis), CountText(list.totals.epochs, "epoch"),
       has_error ? "; ordered by the lower end of the 90 % interval, per page" : "");
   text += table.Text(width);
-  text += fmt::format("{} of {} spans shown, holding {} of the {}; {} pages in all\n",
-                      Grouped(list.rows.size()), Grouped(list.spans),
-                      OrUnknown(list.shown_share, Percent), unit, Grouped(list.pages.value()));
+  text += fmt::format("{} of {} shown, holding {} of the {}; {} in all\n",
+                      Grouped(list.rows.size()), CountText(list.spans, "span"),
+                      OrUnknown(list.shown_share, Percent), unit, CountText(list.pages));
   for (const std::string& caveat : Caveats(list.totals, *list.options.by)) {
     text += "note: " + caveat + "\n";
   }

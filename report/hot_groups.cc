@@ -263,16 +263,16 @@ std::string HotGroupsText(const HotGroups& groups, TextWidth width) {
     table.AddRow(std::move(cells));
   }
   std::string text = fmt::format(
-      "hot {} by {} over {} epochs{}\n", Plural(groups.group), TextOf(groups.totals.basis),
-      Grouped(groups.totals.epochs),
+      "hot {} by {} over {}{}\n", Plural(groups.group), TextOf(groups.totals.basis),
+      CountText(groups.totals.epochs, "epoch"),
       !has_error            ? ""
       : ErrTogether(groups) ? "; at least, at most: 90 % interval if all pages err the same way"
                             : "; at least, at most: 90 % interval");
   text += table.Text(width);
-  text += fmt::format("{} of {} {} shown, holding {} of the {}; {} pages in all\n",
+  text += fmt::format("{} of {} {} shown, holding {} of the {}; {} in all\n",
                       Grouped(groups.rows.size()), Grouped(groups.groups), Plural(groups.group),
                       groups.total_score > 0 ? Percent(std::min(1.0, shown)) : "unknown", unit,
-                      Grouped(groups.pages.value()));
+                      CountText(groups.pages));
   for (const std::string& caveat : Caveats(groups.totals, *groups.options.by)) {
     text += "note: " + caveat + "\n";
   }

@@ -158,10 +158,10 @@ std::string LockAdviceText(const LockAdvice& advice, TextWidth width) {
   using enum TextTable::Align;
   using enum TextTable::Importance;
   std::string text = fmt::format(
-      "memory of PID {} ({}) worth locking: {} of {} accessed, in {} ranges, with {} of the "
+      "memory of PID {} ({}) worth locking: {} of {} accessed, in {}, with {} of the "
       "accesses\naccesses: {}, by {}\n",
       advice.target.pid.value(), Printable(advice.target.name), BytesOf(advice.choice.size()),
-      BytesOf(advice.accessed), Grouped(advice.choice.ranges.size()),
+      BytesOf(advice.accessed), CountText(advice.choice.ranges.size(), "range"),
       OrUnknown(advice.CoveredShare(), Percent),
       ScoreUnit(advice.totals, advice.options.model, *advice.options.by),
       TextOf(advice.totals.basis));

@@ -250,7 +250,7 @@ std::string TiersText(const Tiers& tiers) {
 }
 
 std::string TallyText(const MoveTally& tally) {
-  return fmt::format("{} moves, {} pages ({})", Grouped(tally.moves), Grouped(tally.pages.value()),
+  return fmt::format("{}, {} ({})", CountText(tally.moves, "move"), CountText(tally.pages),
                      HumanSize(tally.pages));
 }
 
@@ -267,8 +267,8 @@ std::string LatencyText(const MovesSummary& summary) {
 }
 
 std::string FailuresText(const MovesSummary& summary) {
-  std::string text = fmt::format("{} of {} moves", Grouped(summary.failed()),
-                                 Grouped(summary.failed() + summary.moved()));
+  std::string text = fmt::format("{} of {}", Grouped(summary.failed()),
+                                 CountText(summary.failed() + summary.moved(), "move"));
   std::string_view separator = ": ";
   for (const auto& [error, count] : summary.failures) {
     text +=
@@ -279,14 +279,15 @@ std::string FailuresText(const MovesSummary& summary) {
 
 std::string WastedText(const MovesSummary& summary) {
   const PaybackTally& promoted = summary.promoted;
-  return fmt::format("{}: {} of {} promotions saw no access; unknown of {}, not settled {}",
+  return fmt::format("{}: {} of {} saw no access; unknown of {}, not settled {}",
                      OrUnknown(summary.Wasted(), Percent), Grouped(promoted.unseen),
-                     Grouped(promoted.known), Grouped(promoted.settled - promoted.known),
+                     CountText(promoted.known, "promotion"),
+                     Grouped(promoted.settled - promoted.known),
                      Grouped(Unsettled(summary.promotions, promoted)));
 }
 
 std::string PaybackText(const PaybackTally& payback) {
-  return fmt::format("{} references and samples seen; weight {}, {} a page and epoch",
+  return fmt::format("references and samples seen: {}; weight {}, {} a page and epoch",
                      payback.known == 0 ? "unknown" : Significant(payback.seen),
                      payback.known == 0 ? "unknown" : Significant(payback.weight),
                      OrUnknown(WeightPerPageEpoch(payback), Significant));
@@ -445,10 +446,10 @@ std::string MovesText(const MovesSummary& summary, TextWidth width) {
   text += TitledLine("failed", FailuresText(summary));
   text += TitledLine("retries", Grouped(summary.retries));
   text += TitledLine("latency", LatencyText(summary));
-  text += TitledLine(
-      "ping-pong", fmt::format("{}: {} moves undid one of at most {} epochs before",
-                               OrUnknown(summary.PingPong(), Percent), Grouped(summary.ping_pongs),
-                               Grouped(summary.ping_pong_epochs)));
+  text += TitledLine("ping-pong", fmt::format("{}: {} undid one of at most {} before",
+                                              OrUnknown(summary.PingPong(), Percent),
+                                              CountText(summary.ping_pongs, "move"),
+                                              CountText(summary.ping_pong_epochs, "epoch")));
   text += TitledLine("wasted", WastedText(summary));
   text += TitledLine("payback", "of promotions: " + PaybackText(summary.promoted));
   text += TitledLine("", "of demotions: " + PaybackText(summary.demoted));

@@ -52,14 +52,13 @@ std::string KnownText(const ObjectAdvice::Site& site) {
 std::string NotesOn(const SiteCounts& counts) {
   std::string text;
   if (counts.missing_sites > 0) {
-    text += fmt::format("note: {} counted sites with accesses are not among those of the trace\n",
-                        Grouped(counts.missing_sites));
+    text += fmt::format("note: not in the trace: {} with accesses\n",
+                        CountText(counts.missing_sites, "counted site"));
   }
   if (counts.ambiguous_sites > 0) {
     text += fmt::format(
-        "note: {} counted sites with accesses may each be one of several: counts say nothing of "
-        "these\n",
-        Grouped(counts.ambiguous_sites));
+        "note: counts say nothing of {} with accesses, which may each be one of several\n",
+        CountText(counts.ambiguous_sites, "counted site"));
   }
   return text;
 }
@@ -101,9 +100,9 @@ std::string ObjectAdviceText(const ObjectAdvice& advice, TextWidth width) {
                   KnownText(site), FramesText(site.frames)});
   }
   if (advice.counts) {
-    text +=
-        fmt::format("counts: {} of {} accesses to what was allocated are of sites of the trace\n",
-                    Percent(advice.counts->FoundShare()), Grouped(advice.counts->accesses));
+    text += fmt::format("counts: {} of {} to what was allocated are of sites of the trace\n",
+                        Percent(advice.counts->FoundShare()),
+                        CountText(advice.counts->accesses, "access", "accesses"));
   }
   text += table.Text(width);
   const auto advised_count = [](const std::optional<std::uint64_t>& count) {
@@ -138,14 +137,14 @@ std::string ObjectAdviceText(const ObjectAdvice& advice, TextWidth width) {
   if (advice.counts) text += NotesOn(*advice.counts);
   if (advice.lost > 0) {
     text += fmt::format(
-        "note: {} allocations and frees were lost: what they began or ended is missing here, and "
+        "note: lost: {}; what they began or ended is missing here, and "
         "only "
         "sites that were apart are known; --objects-from and --objects-interval tell of fewer\n",
-        Grouped(advice.lost));
+        CountText(advice.lost, "allocation or free", "allocations and frees"));
   }
   if (advice.unplaced > 0) {
-    text += fmt::format("note: {} sites stay: the file cannot name them, or has no room\n",
-                        Grouped(advice.unplaced));
+    text += fmt::format("note: the file cannot name {}, or has no room: nothing changes there\n",
+                        CountText(advice.unplaced, "site"));
   }
   if (advice.Count(SiteVerdict::kApart) > 0) {
     text +=

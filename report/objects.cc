@@ -119,7 +119,7 @@ ElementsRow Summarize(const ElementCounts& counts) {
 
 // "100 elements of 8 B, 3 accessed: [7] 40, [2] 9, [0] 1"
 std::string ElementsText(const ElementsRow& row) {
-  std::string text = fmt::format("{} elements of {}, {} accessed", Grouped(row.elements),
+  std::string text = fmt::format("{} of {}, {} accessed", CountText(row.elements, "element"),
                                  FormatBytes(row.element_bytes), Grouped(row.accessed));
   for (std::size_t i = 0; i < row.hottest.size(); ++i) {
     text += fmt::format("{} [{}] {}", i == 0 ? ":" : ",", row.hottest[i].index,
@@ -505,14 +505,15 @@ std::string ObjectsText(const ObjectsReport& report, TextWidth width) {
                   Grouped(report.accesses), kind(ObjectKind::kHeap), kind(ObjectKind::kVariable),
                   kind(ObjectKind::kStack), kind(ObjectKind::kElsewhere)));
   if (info.forks > 0) {
-    text += TitledLine("forked", fmt::format("{} times: what was counted before is its parent's, "
+    text += TitledLine("forked", fmt::format("{}: what was counted before is its parent's, "
                                              "too",
-                                             info.forks));
+                                             CountText(info.forks, "time")));
   }
   if (report.by == ObjectsBy::kObject && report.freed_objects > 0) {
-    text += TitledLine("freed",
-                       fmt::format("{} objects with {} accesses, which --by site shows",
-                                   Grouped(report.freed_objects), Grouped(report.freed_accesses)));
+    text +=
+        TitledLine("freed", fmt::format("{} with {}, which --by site shows",
+                                        CountText(report.freed_objects, "object"),
+                                        CountText(report.freed_accesses, "access", "accesses")));
   }
   if (!report.uninstrumented.empty() || !report.uncounted_parts.empty()) {
     std::string files = FilesText(report.uninstrumented);
@@ -547,8 +548,8 @@ std::string ObjectsText(const ObjectsReport& report, TextWidth width) {
     text += fmt::format("{}: {}\n", AddressText(row.start), ElementsText(*row.elements));
   }
   if (report.rows.size() < report.all_rows) {
-    text += fmt::format("{} of {} rows; --limit 0 shows all\n", Grouped(report.rows.size()),
-                        Grouped(report.all_rows));
+    text += fmt::format("{} of {}; --limit 0 shows all\n", Grouped(report.rows.size()),
+                        CountText(report.all_rows, "row"));
   }
   return text;
 }

@@ -211,6 +211,15 @@ Result<Summary> MakeSummary(const Trace& trace, EpochRange epochs) {
   return Summary{.coverage = std::move(*coverage)};
 }
 
+namespace {
+
+std::string ClearsText(const Summary& summary) {
+  const std::optional<std::uint64_t> clears = summary.Clears();
+  return clears ? CountText(*clears, "accessed bit") : "unknown accessed bits";
+}
+
+}  // namespace
+
 std::string SummaryText(const Summary& summary, TextWidth width) {
   const TraceTotals& totals = summary.coverage.totals;
   const TraceInfo& info = totals.info;
@@ -220,32 +229,28 @@ std::string SummaryText(const Summary& summary, TextWidth width) {
   if (totals.end.outcome) text += TitledLine("outcome", Printable(totals.end.outcome->text));
   text += TitledLine(
       "recorded", fmt::format("{} by {}", WallTime(info.wall_start), Printable(info.tool_version)));
-  text += TitledLine("host", fmt::format("Linux {}, {} CPUs, {}", Printable(info.kernel_release),
-                                         info.cpus, Printable(info.cpu_model)));
+  text += TitledLine("host", fmt::format("Linux {}, {}, {}", Printable(info.kernel_release),
+                                         CountText(info.cpus, "CPU"), Printable(info.cpu_model)));
   if (!info.tiers.empty()) text += TitledLine("tiers", TiersText(info.tiers));
   text +=
       TitledLine("epochs", fmt::format("{} in {:.3f} s, {} lost", Grouped(totals.epochs),
                                        Seconds(totals.duration()), Grouped(totals.lost_epochs)));
-  text +=
-      TitledLine("footprint", OrUnknown(seen.footprint, [&seen](PageCount pages) {
-                   return fmt::format("{} pages ({}){}", Grouped(pages.value()), HumanSize(pages),
-                                      seen.most_looked_at ? ", with all of its regions'" : "");
-                 }));
+  text += TitledLine("footprint", OrUnknown(seen.footprint, [&seen](PageCount pages) {
+                       return fmt::format("{} ({}){}", CountText(pages), HumanSize(pages),
+                                          seen.most_looked_at ? ", with all of its regions'" : "");
+                     }));
   text += TitledLine(
       "pages seen", fmt::format("by references {}, by samples {}, by both {}",
                                 OrUnknown(seen.references, kGrouped),
                                 OrUnknown(seen.samples, kGrouped), OrUnknown(seen.both, kGrouped)));
-  text +=
-      TitledLine("looked at", seen.most_looked_at
-                                  ? fmt::format("at most {} pages: one at a time of each region",
-                                                kGrouped(*seen.most_looked_at))
-                                  : OrUnknown(seen.looked_at, [](PageCount pages) {
-                                      return fmt::format("{} pages", Grouped(pages.value()));
-                                    }));
   text += TitledLine(
-      "cost", fmt::format("{} accessed bits cleared; own CPU {:.3f} s ({} of one CPU)",
-                          OrUnknown(summary.Clears(), kGrouped), Seconds(totals.profiler_cpu_time),
-                          OrUnknown(ShareOfDuration(totals), Percent)));
+      "looked at",
+      seen.most_looked_at
+          ? fmt::format("at most {}: one at a time of each region", CountText(*seen.most_looked_at))
+          : OrUnknown(seen.looked_at, [](PageCount pages) { return CountText(pages); }));
+  text += TitledLine("cost", fmt::format("{} cleared; own CPU {:.3f} s ({} of one CPU)",
+                                         ClearsText(summary), Seconds(totals.profiler_cpu_time),
+                                         OrUnknown(ShareOfDuration(totals), Percent)));
   const auto nanoseconds = [](double value) { return Significant(value) + " ns"; };
   text +=
       TitledLine("to the target",

@@ -137,8 +137,8 @@ std::vector<std::size_t> TextTable::Chosen(const std::vector<std::size_t>& natur
   std::size_t used = 0;
   const std::vector<std::size_t> order = ByImportance();
   for (auto first = order.begin(); first != order.end();) {
-    const auto end = std::find_if(first + 1, order.end(),
-                                  [this](std::size_t c) { return !columns_[c].joins; });
+    const auto end =
+        std::find_if(first + 1, order.end(), [this](std::size_t c) { return !columns_[c].joins; });
     for (auto c = first; c != end; ++c) {
       used += LeastWidth(*c, natural[*c]) + (used == 0 ? 0 : kGap);
     }

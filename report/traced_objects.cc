@@ -741,7 +741,7 @@ std::string TracedObjectsText(const TracedObjects& objects, TextWidth width) {
   using enum TextTable::Align;
   using enum TextTable::Importance;
   std::string text = fmt::format(
-      "objects in {} epochs, by {}: {} of {}\n", Grouped(objects.epochs), TextOf(objects.basis),
+      "objects in {}, by {}: {} of {}\n", CountText(objects.epochs, "epoch"), TextOf(objects.basis),
       objects.ranked     ? fmt::format("{} (estimated)", RankedName(objects))
       : objects.accesses ? "accesses (estimated)"
                          : "references and samples",
@@ -765,8 +765,8 @@ std::string TracedObjectsText(const TracedObjects& objects, TextWidth width) {
   if (objects.counted) {
     columns.insert(columns.end(), {{"counted accesses"}, {.title = "share", .joins = true}});
     text += fmt::format(
-        "counted by the programs themselves, in all their runs: {} accesses, {} of them in rows\n",
-        Grouped(objects.counted->accesses),
+        "counted by the programs themselves, in all their runs: {}, {} of them in rows\n",
+        CountText(objects.counted->accesses, "access", "accesses"),
         Percent(ShareOf(static_cast<double>(objects.counted->in_rows),
                         static_cast<double>(objects.counted->accesses))));
   }
@@ -858,8 +858,8 @@ std::string TracedObjectsText(const TracedObjects& objects, TextWidth width) {
   }
   text += table.Text(width);
   if (objects.rows.size() < objects.all_rows) {
-    text += fmt::format("{} of {} rows; --limit 0 shows all\n", Grouped(objects.rows.size()),
-                        Grouped(objects.all_rows));
+    text += fmt::format("{} of {}; --limit 0 shows all\n", Grouped(objects.rows.size()),
+                        CountText(objects.all_rows, "row"));
   }
   if (objects.ranked && objects.modelled_llc_bytes) {
     text += "note: " + ByModelOfCache(*objects.modelled_llc_bytes) + "\n";
@@ -869,8 +869,9 @@ std::string TracedObjectsText(const TracedObjects& objects, TextWidth width) {
                         objects.basis.why_not);
   }
   if (objects.counted && objects.counted->freed_accesses > 0) {
-    text += fmt::format("note: {} of the counted accesses were to objects that were freed since\n",
-                        Grouped(objects.counted->freed_accesses));
+    text += fmt::format(
+        "note: to objects that were freed since: {}\n",
+        CountText(objects.counted->freed_accesses, "counted access", "counted accesses"));
   }
   if (objects.options.page && !objects.page_observed) {
     text +=
@@ -882,9 +883,9 @@ std::string TracedObjectsText(const TracedObjects& objects, TextWidth width) {
   }
   if (objects.lost > 0) {
     text += fmt::format(
-        "note: {} allocations and frees were lost: what they began or ended is "
+        "note: lost: {}; what they began or ended is "
         "missing, or lives too long\n",
-        Grouped(objects.lost));
+        CountText(objects.lost, "allocation or free", "allocations and frees"));
   }
   return text;
 }

@@ -148,7 +148,7 @@ std::string SampleShares(const SourceTotal& sampler) {
   const auto share = [taken](std::uint64_t count) {
     return Percent(static_cast<double>(count) / static_cast<double>(taken));
   };
-  return fmt::format("of {} samples, {} have no address, {} fell in the kernel", Grouped(taken),
+  return fmt::format("of {}, {} have no address, {} fell in the kernel", CountText(taken, "sample"),
                      OrUnknown(no_address, share), OrUnknown(kernel_mode, share));
 }
 

@@ -678,8 +678,8 @@ double LargestOf(const WorkingSet& set) {
 std::string RateText(double rate) { return fmt::format("{:g}", rate); }
 
 std::string WhatWasVisited(const WorkingSet& set) {
-  std::string text = fmt::format("{}: {} ({} pages)", set.is_exact ? "accessed" : "looked at",
-                                 HumanSize(set.visited), Grouped(set.visited.value()));
+  std::string text = fmt::format("{}: {} ({})", set.is_exact ? "accessed" : "looked at",
+                                 HumanSize(set.visited), CountText(set.visited));
   if (!set.resident) {
     return text + (set.is_shared ? "; resident: unknown, as several processes map the same pages\n"
                                  : "; resident: unknown\n");

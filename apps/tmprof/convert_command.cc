@@ -102,14 +102,15 @@ Result<int> ConvertTruth(const ConvertOptions& options) {
   }
   if (merge.without_truth > 0) {
     Warn(
-        fmt::format("{} of {} epochs got no truth: its own epochs must be shorter than the "
+        fmt::format("{} of {} got no truth: its own epochs must be shorter than the "
                     "recording's, some ten of them in one of those",
-                    merge.without_truth, epochs));
+                    Grouped(merge.without_truth), CountText(epochs, "epoch")));
   }
   if (merge.outside_recording > 0)
-    Warn(
-        fmt::format("{} epochs of the truth lie outside the recording's", merge.outside_recording));
-  return Answer(fmt::format("{}: {} epochs\n", Printable(output), epochs), exit_status);
+    Warn(fmt::format("{} of the truth outside the recording's",
+                     CountText(merge.outside_recording, "epoch")));
+  return Answer(fmt::format("{}: {}\n", Printable(output), CountText(epochs, "epoch")),
+                exit_status);
 }
 
 // An object profile with the names of its calls.
@@ -170,15 +171,15 @@ Result<int> Convert(const CLI::App& command, const ConvertOptions& options) {
             ? ""
             : fmt::format("note: all accesses count because those to memory are unknown: {}\n",
                           stats->basis.why_not);
-    return Answer(
-        fmt::format("{}: {} requests of {} epochs, for {} by {}: one for each {:.6g}, seed {}\n",
-                    Printable(output), stats->records, stats->epochs, Significant(stats->weight),
-                    TextOf(stats->basis), 1 / stats->ratio, options.seed) +
-            note,
-        exit_status);
+    return Answer(fmt::format("{}: {} of {}, for {} by {}: one for each {:.6g}, seed {}\n",
+                              Printable(output), CountText(stats->records, "request"),
+                              CountText(stats->epochs, "epoch"), Significant(stats->weight),
+                              TextOf(stats->basis), 1 / stats->ratio, options.seed) +
+                      note,
+                  exit_status);
   }
-  return Answer(fmt::format("{}: {} records of {} epochs\n", Printable(output), stats->records,
-                            stats->epochs),
+  return Answer(fmt::format("{}: {} of {}\n", Printable(output),
+                            CountText(stats->records, "record"), CountText(stats->epochs, "epoch")),
                 exit_status);
 }
 

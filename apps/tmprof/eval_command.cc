@@ -428,10 +428,12 @@ std::string AsCsv(const Evaluation& evaluation, const ReplayOptions& options) {
 }
 
 std::string PagesText(const HitRates& rates) {
-  const std::string pages = Grouped(rates.pages.value());
+  const bool is_one = rates.pages == PageCount(1);
+  const std::string pages = is_one ? "page" : CountText(rates.pages);
   return rates.unknown > PageCount(0)
-             ? fmt::format("all {} pages", pages)
-             : fmt::format("the {} pages that were looked at or sampled", pages);
+             ? fmt::format("{} {}", is_one ? "the only" : "all", pages)
+             : fmt::format("the {} that {} looked at or sampled", is_one ? "only page" : pages,
+                           is_one ? "was" : "were");
 }
 
 // A row per kind of hit rate, a column per capacity.
@@ -477,8 +479,10 @@ std::string GapText(const LatencyGap& gap) {
 
 std::string WhyNoMemoryRate(const TraceEnd& file, const Ranker::Options& ranker) {
   const auto few = [&file](const std::string& what_else) {
-    return fmt::format("{} accesses to memory were sampled; it takes {}{}",
-                       Grouped(*file.memory->samples), kFewestObservations, what_else);
+    const std::uint64_t samples = *file.memory->samples;
+    return fmt::format("{} to memory {} sampled; it takes {}{}",
+                       CountText(samples, "access", "accesses"), samples == 1 ? "was" : "were",
+                       kFewestObservations, what_else);
   };
   if (ranker.llc_bytes && file.basis.source != RankSource::kMemory) {
     return fmt::format("the model of the cache tells it if hit rates are judged by memory, not {}",
@@ -503,7 +507,7 @@ std::string BoundText(const TraceEnd& file, const Ranker::Options& ranker) {
   switch (rate->basis) {
     case MemoryRate::Basis::kSamples:
       what = "accesses to memory";
-      how = Grouped(*file.memory->samples) + " samples";
+      how = CountText(*file.memory->samples, "sample");
       break;
     case MemoryRate::Basis::kCountedLoads:
       what = "loads from memory";
@@ -573,10 +577,11 @@ std::string AsText(const Evaluation& evaluation, const ReplayOptions& options, T
       }
       text += OfWhatAre(trace, file.basis);
     }
-    text += fmt::format(
-        "{}: tier-1 hit rate by {}, {} epochs, judged by {}; rank model {}, half-life {}\n",
-        Printable(trace), ColumnsText(results[i], options), results[i].result.epochs,
-        Name(results[i].result.judge), Name(options.ranker.model), HalfLife(options.ranker));
+    text +=
+        fmt::format("{}: tier-1 hit rate by {}, {}, judged by {}; rank model {}, half-life {}\n",
+                    Printable(trace), ColumnsText(results[i], options),
+                    CountText(results[i].result.epochs, "epoch"), Name(results[i].result.judge),
+                    Name(options.ranker.model), HalfLife(options.ranker));
     std::vector<TextTable::Column> columns{
         {"policy", TextTable::Align::kLeft, TextTable::Importance::kKey},
         {"rank", TextTable::Align::kLeft, TextTable::Importance::kKey}};

@@ -50,6 +50,7 @@
 #include "profiler/target_finder.h"
 #include "profiler/target_tracker.h"
 #include "proto/trace_file.h"
+#include "report/format.h"
 
 namespace tmprof {
 namespace {
@@ -416,8 +417,9 @@ class RecordSession {
     const RecordingOutcome outcome = Conclude(facts.Facts());
     const Status finished = writer->Finish(outcome);  // whatever has ended the recording
     if (objects_ && objects_->refused() > 0) {
-      Warn(fmt::format("{} processes' allocations were not tracked: {} has no room for their logs",
-                       objects_->refused(), AllocationLogs::Options().parent.string()));
+      Warn(fmt::format("allocations of {} were not tracked: {} has no room for their logs",
+                       CountText(objects_->refused(), "process", "processes"),
+                       AllocationLogs::Options().parent.string()));
     }
     if (!stopped) return Fail(stopped.error());
     if (*stopped != Recorder::StopReason::kDuration) {
@@ -435,8 +437,8 @@ class RecordSession {
     const std::vector<Error> refused = tracker.Follow(found.targets);
     const std::size_t unseen = refused.size() + found.unreadable;
     if (unseen > 0) {
-      Warn(fmt::format("{} of {} processes cannot be observed: {}", unseen,
-                       found.targets.size() + found.unreadable,
+      Warn(fmt::format("{} of {} cannot be observed: {}", Grouped(unseen),
+                       CountText(found.targets.size() + found.unreadable, "process", "processes"),
                        refused.empty() ? found.refusal->Message() : refused.front().Message()));
     }
     if (found.targets.size() > refused.size()) return {};

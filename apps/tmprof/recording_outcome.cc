@@ -83,8 +83,7 @@ std::string EvidenceText(const RecordingFacts& facts) {
   }
   if (!facts.had_samples) return text;
   if (!text.empty()) text += ", ";
-  return text +
-         fmt::format("{} sample{}", FormatCount(facts.samples), facts.samples == 1 ? "" : "s");
+  return text + CountText(facts.samples, "sample");
 }
 
 std::string Saw(const RecordingFacts& facts) {
@@ -193,15 +192,13 @@ std::string NotTracked(const RecordingFacts& facts) {
   const UntrackedProcesses& untracked = facts.untracked;
   if (untracked.processes == 0 || untracked.of_accessed.value() == 0) return {};
   std::string text = fmt::format(
-      "; --objects did not track {} of {} process{}, with {} of the memory seen accessed: {}",
-      FormatCount(untracked.processes), FormatCount(untracked.of_processes),
-      untracked.of_processes == 1 ? "" : "es",
+      "; --objects did not track {} of {}, with {} of the memory seen accessed: {}",
+      Grouped(untracked.processes), CountText(untracked.of_processes, "process", "processes"),
       Percent(static_cast<double>(untracked.accessed.value()) /
               static_cast<double>(untracked.of_accessed.value())),
       untracked.why);
   if (untracked.other_reasons == 0) return text;
-  return text + fmt::format(", and {} other reason{}", FormatCount(untracked.other_reasons),
-                            untracked.other_reasons == 1 ? "" : "s");
+  return text + ", and " + CountText(untracked.other_reasons, "other reason");
 }
 
 std::string LeftOutByFilter(const RecordingFacts& facts) {
@@ -209,10 +206,10 @@ std::string LeftOutByFilter(const RecordingFacts& facts) {
   const auto& [processes, resident, cpu_share] = *facts.filtered;
   const bool is_one = processes == 1;
   return fmt::format(
-      "; the process filter left out {} child{} ({}{} resident, {} of a CPU): tmprof record "
+      "; the process filter left out {} ({}{} resident, {} of a CPU): tmprof record "
       "--no-process-filter includes {}",
-      FormatCount(processes), is_one ? "" : "ren", is_one ? "" : "together at most ",
-      Size(resident), Percent(std::round(cpu_share * 1e4) / 1e4), is_one ? "it" : "them");
+      CountText(processes, "child", "children"), is_one ? "" : "together at most ", Size(resident),
+      Percent(std::round(cpu_share * 1e4) / 1e4), is_one ? "it" : "them");
 }
 
 std::string MappedElsewhere(const RecordingFacts& facts) {
@@ -231,16 +228,14 @@ std::string MappedElsewhere(const RecordingFacts& facts) {
 RecordingOutcome OutcomeOf(const RecordingFacts& facts) {
   const bool saw_nothing = facts.accessed.value() == 0;
   const bool little = saw_nothing || SawLittle(facts);
-  std::string text = fmt::format("{}: {} epoch{} in {}{}; {}",
-                                 facts.title.empty() ? ShellWord(facts.trace) : facts.title,
-                                 FormatCount(facts.epochs), facts.epochs == 1 ? "" : "s",
-                                 FormatDuration(facts.length), Starting(facts), Saw(facts));
+  std::string text = fmt::format(
+      "{}: {} in {}{}; {}", facts.title.empty() ? ShellWord(facts.trace) : facts.title,
+      CountText(facts.epochs, "epoch"), FormatDuration(facts.length), Starting(facts), Saw(facts));
   text += NotObservable(facts);
   text += MappedElsewhere(facts);
   if (facts.over_max_targets > 0) {
-    text +=
-        fmt::format("; {} process{} left out by --max-targets", FormatCount(facts.over_max_targets),
-                    facts.over_max_targets == 1 ? "" : "es");
+    text += fmt::format("; {} left out by --max-targets",
+                        CountText(facts.over_max_targets, "process", "processes"));
   }
   text += LeftOutByFilter(facts);
   text += NotTracked(facts);

@@ -109,10 +109,10 @@ std::string SavingsAsText(const PromotionSavings& savings) {
     return "saved by promotions: unknown, as none was watched in tier 1 yet\n";
   }
   return fmt::format(
-      "saved by {} promotions in their first {} s: {} s of memory time as predicted, {} s by later "
+      "saved by {} in their first {} s: {} s of memory time as predicted, {} s by later "
       "evidence\n",
-      Grouped(savings.promotions), kPaybackTime.count(), Significant(savings.predicted_seconds),
-      Significant(savings.realised_seconds));
+      CountText(savings.promotions, "promotion"), kPaybackTime.count(),
+      Significant(savings.predicted_seconds), Significant(savings.realised_seconds));
 }
 
 std::string TiersAsText(const DaemonStatus& status, TextWidth width) {
@@ -153,8 +153,9 @@ std::string SourcesAsText(const DaemonStatus& status, TextWidth width) {
 }
 
 std::string DecisionAsText(const DecisionStatus& decision) {
-  std::string text = fmt::format("last decision: {} pages wanted in tier 1, {} moves; not moved:",
-                                 PagesText(decision.wanted), Grouped(decision.moves));
+  std::string text =
+      fmt::format("last decision: {} wanted in tier 1, {}; not moved:", CountText(decision.wanted),
+                  CountText(decision.moves, "move"));
   for (const auto& [name, count] : kReasonsNotMoved) {
     std::string words(name);
     std::ranges::replace(words, '_', ' ');
@@ -174,8 +175,8 @@ std::string TotalsAsText(const DaemonStatus& status) {
   if (totals.moved.empty()) text += " none,";
   text.back() = '\n';
   if (totals.dry_run.value() != 0) {
-    text += fmt::format("would have been moved, but for the dry run: {} pages\n",
-                        PagesText(totals.dry_run));
+    text +=
+        fmt::format("would have been moved, but for the dry run: {}\n", CountText(totals.dry_run));
   }
   text += "moves that failed:";
   for (const auto& [error, moves] : totals.failures) {
@@ -320,9 +321,9 @@ std::string Summary(const DaemonStatus& status) {
   PageCount moved;
   for (const auto& [way, pages] : status.totals.moved) moved += pages;
   return fmt::format(
-      "{}: {} targets, {} of the {} hit tier 1 by estimate, {} pages moved", Name(status.state),
-      status.targets.size(), OrUnknown(status.tier1_hit_ratio, Percent),
-      AccessesOf(status.ranked_by.value_or(RankSource::kCombined)), PagesText(moved));
+      "{}: {}, {} of the {} hit tier 1 by estimate, {} moved", Name(status.state),
+      CountText(status.targets.size(), "target"), OrUnknown(status.tier1_hit_ratio, Percent),
+      AccessesOf(status.ranked_by.value_or(RankSource::kCombined)), CountText(moved));
 }
 
 std::string AsText(const StatusReading& reading, TextWidth width) {

@@ -472,12 +472,13 @@ bool PlacementSession::Place(const EpochProfile& epoch) {
 void PlacementSession::LogDecision(const EpochProfile& epoch, std::size_t targets,
                                    const PlacementDecision& decision, std::size_t over) const {
   const std::string text = fmt::format(
-      "epoch {}: {} targets, {} pages wanted of {}, {} moves decided, for {:.3f} of the {}, "
+      "epoch {}: {}, {} wanted of {}, {} decided, for {:.3f} of the {}, "
       "{} over, predicted to save {} s of memory time a second; {:.2f} of the pages were "
       "looked "
       "at lately, references {}",
-      epoch.index, targets, decision.wanted.value(), decision.capacity.value(),
-      decision.moves.size(), decision.gain.value_or(0), AccessesOf(decision.rank), over,
+      epoch.index, CountText(targets, "target"), CountText(decision.wanted),
+      Grouped(decision.capacity.value()), CountText(decision.moves.size(), "move"),
+      decision.gain.value_or(0), AccessesOf(decision.rank), over,
       decision.saved_per_second ? fmt::format("{:.3g}", *decision.saved_per_second) : "unknown",
       decision.looked_at, ReferencesOf(epoch));
   log_({.level = LogLevel::kDebug,

@@ -100,6 +100,7 @@ TEST(Terminal, GetsAllColumnsWithWideAsAPipeDoes) {
 
 TEST(Terminal, IsOverriddenByColumnsWhichLimitAPipeToo) {
   const std::vector<std::string> hot{"report", Golden("v2.tmprof.data"), "--view", "hot"};
+  EXPECT_THAT(LongestLine(WithColumns("60", hot).out), Le(60U));
   EXPECT_EQ(WithColumns("60", hot).out, AtTerminal(60, hot).out);
   EXPECT_EQ(WithColumns("nonsense", hot).out, Tmprof(hot).out);
   EXPECT_EQ(WithColumns("0", hot).out, Tmprof(hot).out);
@@ -112,8 +113,8 @@ TEST(Terminal, Has80ColumnsIfItDoesNotTell) {
 
 TEST(Terminal, ChangesNoJsonAndNoCsv) {
   for (const std::string format : {"json", "csv"}) {
-    const std::vector<std::string> hot{"report",   Golden("v2.tmprof.data"), "--view", "hot",
-                                       "--format", format};
+    const std::vector<std::string> hot{
+        "report", Golden("v2.tmprof.data"), "--view", "hot", "--format", format};
     EXPECT_EQ(AtTerminal(60, hot).out, Tmprof(hot).out) << format;
     EXPECT_THAT(Tmprof(hot).out, Not(HasSubstr("\r"))) << format;
   }

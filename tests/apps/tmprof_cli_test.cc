@@ -538,7 +538,7 @@ TEST(Report, MovesOfALedgerHaveEveryFormat) {
   EXPECT_THAT(Tmprof({"report", GoldenLedger(), "--view", "moves", "--format", "csv"}).out,
               StartsWith("key,value\n"));
   EXPECT_THAT(Tmprof({"report", GoldenLedger(), "--view", "moves", "--ping-pong", "1"}).out,
-              HasSubstr("0 moves undid one of at most 1 epochs before"));
+              HasSubstr("0 moves undid one of at most 1 epoch before"));
 }
 
 TEST(Report, MovesAreOfALedgerThatIsNamed) {

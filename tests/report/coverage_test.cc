@@ -126,7 +126,7 @@ TEST(CoverageTest, DoesNotTakeARegionForPagesThatWereLookedAtOrSampled) {
   EXPECT_EQ(second.most_looked_at, std::nullopt);
   EXPECT_NE(CoverageText(*coverage).find(
                 "note: of 252 pages those that were looked at are unknown, one at a time of each "
-                "region; 2 pages were sampled\n"),
+                "region; pages sampled: 2\n"),
             std::string::npos);
   const auto json = nlohmann::json::parse(CoverageJson(*coverage));
   EXPECT_TRUE(json["all"]["looked_at"].is_null());

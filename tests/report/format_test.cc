@@ -51,6 +51,15 @@ TEST(NumbersTest, AreSpelledForPeople) {
   EXPECT_EQ(Address(Vpn(0x7f0012345)), "0x7f0012345000");
 }
 
+TEST(CountText, HasThePluralForAllButOne) {
+  EXPECT_EQ(CountText(0, "page"), "0 pages");
+  EXPECT_EQ(CountText(1, "page"), "1 page");
+  EXPECT_EQ(CountText(1234, "page"), "1 234 pages");
+  EXPECT_EQ(CountText(1, "process", "processes"), "1 process");
+  EXPECT_EQ(CountText(2, "process", "processes"), "2 processes");
+  EXPECT_EQ(CountText(PageCount(1)), "1 page");
+}
+
 TEST(ColumnScaleTest, HasOneScaleAndOneDecimalForAllOfAColumn) {
   const ColumnScale millions(std::vector{32.51e6, 12e3, 0.0});
   EXPECT_EQ(millions.Title("accesses"), "million accesses");

@@ -172,7 +172,7 @@ TEST(HotListTest, ShowsOneProcessWhenAsked) {
 TEST(HotListTest, IsATableInText) {
   EXPECT_EQ(
       HotText(*MakeHotList(Ranked(), kSum)),
-      "hottest spans by accesses (combined) over 1 epochs; ordered by the lower end of the 90 % "
+      "hottest spans by accesses (combined) over 1 epoch; ordered by the lower end of the 90 % "
       "interval, "
       "per page\n"
       "rank  pid  target    start    span  references  samples (loads+stores)  references + "
@@ -379,7 +379,7 @@ TEST(HotListTest, ShowsExactCountsWithoutBeingAskedAndNoColumnThatNobodyFilled) 
   const HotList list = *MakeHotList(Exact(), {});
   EXPECT_THAT(Starts(list), testing::ElementsAre(2, 1));
   EXPECT_EQ(HotText(list),
-            "hottest spans by accesses (truth) over 1 epochs\n"
+            "hottest spans by accesses (truth) over 1 epoch\n"
             "rank  pid  target   start   span  thousand accesses  mapping\n"
             "   1   10  t       0x2000  4 KiB             2.5000  unknown\n"
             "   2   10  t       0x1000  4 KiB             0.0070  unknown\n"

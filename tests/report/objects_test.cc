@@ -123,7 +123,7 @@ TEST(ObjectsReport, EachLivingObjectHasARowByObject) {
   EXPECT_EQ(report.freed_objects, 1U);
   EXPECT_EQ(report.freed_accesses, 5U);
   EXPECT_EQ(report.accesses, 200U) << "those of freed objects, too";
-  EXPECT_THAT(ObjectsText(report), HasSubstr("1 objects with 5 accesses, which --by site shows"));
+  EXPECT_THAT(ObjectsText(report), HasSubstr("1 object with 5 accesses, which --by site shows"));
 }
 
 TEST(ObjectsReport, KeepsTheObjectsShownAndCountsAll) {

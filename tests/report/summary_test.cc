@@ -118,7 +118,7 @@ TEST(SummaryTest, ReadsLikeAPage) {
       "epochs        3 in 4.000 s, 1 lost\n"
       "footprint     4 pages (16 KiB)\n"
       "pages seen    by references 1, by samples 3, by both 0\n"
-      "looked at     1 pages\n"
+      "looked at     1 page\n"
       "cost          150 accessed bits cleared; own CPU 0.015 s (0.375 % of one CPU)\n"
       "to the target 170.5 ns a bit that is set again, 0 ns a 2 MiB block read, unknown a clock "
       "sample\n"

@@ -117,8 +117,8 @@ TEST(TextTable, HasNoLineAboveItsWidth) {
   for (std::size_t width = 20; width < 70; ++width) {
     std::istringstream lines(Heat().Text(width));
     for (std::string line; std::getline(lines, line);) {
-      const auto columns = std::ranges::count_if(
-          line, [](unsigned char byte) { return (byte & 0xc0) != 0x80; });
+      const auto columns =
+          std::ranges::count_if(line, [](unsigned char byte) { return (byte & 0xc0) != 0x80; });
       EXPECT_LE(columns, static_cast<long>(width)) << line;
     }
   }

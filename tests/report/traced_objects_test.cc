@@ -873,7 +873,7 @@ TEST(TracedObjects, TextTellsOfWhatWasLost) {
   epoch.allocations->lost = 3;
   const std::string text = TracedObjectsText(Objects({epoch}));
   EXPECT_THAT(text, HasSubstr("make"));
-  EXPECT_THAT(text, HasSubstr("3 allocations and frees were lost"));
+  EXPECT_THAT(text, HasSubstr("lost: 3 allocations and frees"));
 }
 
 }  // namespace traced_objects_test

@@ -213,7 +213,7 @@ TEST(StatusSummary, IsALine) {
   EXPECT_EQ(Summary(NewStatus()),
             "running: 0 targets, unknown of the accesses hit tier 1 by estimate, 0 pages moved");
   EXPECT_THAT(Summary(FullStatus()),
-              HasSubstr("running: 1 targets, 87.5 % of the accesses to memory hit tier 1 by "
+              HasSubstr("running: 1 target, 87.5 % of the accesses to memory hit tier 1 by "
                         "estimate, "));
 }
 
