@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include <algorithm>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -39,13 +38,6 @@ Outcome TmprofInColumns(const std::string& columns, const std::vector<std::strin
   std::vector<std::string> argv{TmprofPath()};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   return RunProgram(argv, [columns] { ::setenv("COLUMNS", columns.c_str(), 1); });
-}
-
-std::size_t LongestLine(const std::string& text) {
-  std::istringstream lines(text);
-  std::size_t longest = 0;
-  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
-  return longest;
 }
 
 TEST(Help, IsPrintedWithoutACommandWhichFails) {

@@ -10,10 +10,12 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <utility>
 
 #include "base/check.h"
@@ -103,6 +105,17 @@ std::string TmprofPath() { return std::string(TMPROF_BINARY_DIR) + "/tmprof"; }
 Outcome Tmprof(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), TmprofPath());
   return RunProgram(arguments);
+}
+
+std::size_t LongestLine(const std::string& text) {
+  std::istringstream lines(text);
+  std::ptrdiff_t longest = 0;
+  for (std::string line; std::getline(lines, line);) {
+    longest = std::max(longest, std::ranges::count_if(line, [](unsigned char byte) {
+                         return (byte & 0xc0) != 0x80;  // begins a character
+                       }));
+  }
+  return static_cast<std::size_t>(longest);
 }
 
 TemporaryFolder::TemporaryFolder() {

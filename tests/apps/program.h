@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -30,6 +31,9 @@ Outcome RunAtTerminal(const std::vector<std::string>& argv, unsigned short colum
 // The tmprof program of this build, with arguments.
 Outcome Tmprof(std::vector<std::string> arguments);
 std::string TmprofPath();
+
+// The characters of the longest line of what a program said in UTF-8.
+std::size_t LongestLine(const std::string& text);
 
 // A fresh folder, removed with all it holds.
 class TemporaryFolder {

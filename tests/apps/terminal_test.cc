@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include <algorithm>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -39,17 +38,6 @@ Outcome WithColumns(const std::string& columns, std::vector<std::string> argumen
   return RunProgram(arguments, [columns] { ::setenv("COLUMNS", columns.c_str(), 1); });
 }
 
-std::size_t LongestLine(const std::string& text) {
-  std::istringstream lines(text);
-  std::ptrdiff_t longest = 0;
-  for (std::string line; std::getline(lines, line);) {
-    longest = std::max(longest, std::ranges::count_if(line, [](unsigned char byte) {
-                         return (byte & 0xc0) != 0x80;  // begins a character
-                       }));
-  }
-  return static_cast<std::size_t>(longest);
-}
-
 TEST(Terminal, IsNotNarrowerThanTheHelp) {
   for (const std::string command : {"record", "cc", "curve", "report", "eval", "advise", "score",
                                     "convert", "doctor", "ctl", "--help"}) {
@@ -62,6 +50,15 @@ TEST(Terminal, IsNotNarrowerThanTheHelp) {
           << command << "\n"
           << help.out;
     }
+  }
+}
+
+TEST(Terminal, IsNotNarrowerThanTheHelpOfTheDaemon) {
+  for (const unsigned short columns : kWidths) {
+    const Outcome help =
+        RunAtTerminal({std::string(TMPROF_BINARY_DIR) + "/tmprofd", "--help"}, columns);
+    EXPECT_EQ(help.status, 0);
+    EXPECT_THAT(LongestLine(help.out), Le(std::min<unsigned short>(columns, 80))) << help.out;
   }
 }
 

@@ -24,6 +24,8 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Le;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 class CtlTest : public ::testing::Test {
@@ -60,6 +62,22 @@ TEST_F(CtlTest, ShowsTheStatusForPeopleAndForPrograms) {
 TEST_F(CtlTest, ShowsTheTargets) {
   EXPECT_THAT(Ctl({"targets"}).out, HasSubstr("redis-server"));
   EXPECT_EQ(Json::parse(Ctl({"targets", "--format", "json"}).out)[0]["pid"], 4711);
+}
+
+TEST_F(CtlTest, FitsTheTerminalUnlessItIsAskedForAllColumns) {
+  static constexpr unsigned short kWidths[] = {60, 80, 120, 200};
+  for (const unsigned short columns : kWidths) {
+    const Outcome shown =
+        RunAtTerminal({TmprofPath(), "ctl", "status", "--socket", path_}, columns);
+    EXPECT_EQ(shown.status, 0) << shown.out;
+    EXPECT_THAT(LongestLine(shown.out), Le(columns)) << shown.out;
+  }
+  const Outcome narrow = RunAtTerminal({TmprofPath(), "ctl", "status", "--socket", path_}, 60);
+  EXPECT_THAT(narrow.out, HasSubstr("an access takes longer by (--wide shows all)"));
+  const Outcome wide =
+      RunAtTerminal({TmprofPath(), "ctl", "status", "--wide", "--socket", path_}, 60);
+  EXPECT_EQ(wide.out, Ctl({"status"}).out);
+  EXPECT_THAT(wide.out, Not(HasSubstr("--wide")));
 }
 
 TEST_F(CtlTest, TellsTheDaemonWhatToDo) {
