@@ -12,6 +12,7 @@
 
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/parse_errors.h"
+#include "apps/tmprof/terminal.h"
 #include "base/human_units.h"
 #include "base/ratio.h"
 #include "report/accuracy.h"
