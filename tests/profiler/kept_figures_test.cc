@@ -35,7 +35,9 @@ class KeptFiguresTest : public testing::Test {
     auto kept = KeptFigures(directory(), "boot 1").Load("bits", now);
     return kept ? std::optional(std::move(kept->figures)) : std::nullopt;
   }
-  Status Keep() const { return KeptFigures(directory(), "boot 1").Keep("bits", kFigures, kMeasured); }
+  Status Keep() const {
+    return KeptFigures(directory(), "boot 1").Keep("bits", kFigures, kMeasured);
+  }
   fs::path directory() const { return tree_.root() / "run"; }
   fs::path file() const { return directory() / "bits"; }
   std::string Text() const {

@@ -106,8 +106,7 @@ std::optional<Figures> FiguresOf(const WholeFlushTrial& trial) {
 std::optional<WholeFlushTrial> TrialFrom(const Figures& figures) {
   WholeFlushTrial trial;
   for (const Count& count : kCounts) {
-    const auto value =
-        FindPrice(figures, count.name, std::numeric_limits<std::uint32_t>::max());
+    const auto value = FindPrice(figures, count.name, std::numeric_limits<std::uint32_t>::max());
     if (!value || std::floor(*value) != *value) return std::nullopt;
     trial.*count.value = static_cast<std::uint32_t>(*value);
   }
@@ -130,8 +129,8 @@ std::optional<WholeFlushTrial> KeptTrial(const std::optional<KeptFigures>& kept,
   return found ? TrialFrom(found->figures) : std::nullopt;
 }
 
-void Keep(const std::optional<KeptFigures>& kept, std::string_view source,
-          const MeasuredCost& cost, MeasurePoints points, AbitKernel& kernel) {
+void Keep(const std::optional<KeptFigures>& kept, std::string_view source, const MeasuredCost& cost,
+          MeasurePoints points, AbitKernel& kernel) {
   if (!kept) return;
   if (const auto figures = FiguresOf(cost, points))
     (void)kept->Keep(source, *figures, kernel.Now());

@@ -38,9 +38,8 @@ std::optional<WholeFlushTrial> KeptTrial(const std::optional<KeptFigures>& kept,
 
 // Keep what is worth it. Who cannot write there measures again at the next start, and is not told:
 // nothing but time is lost.
-void Keep(const std::optional<KeptFigures>& kept, std::string_view source,
-          const MeasuredCost& cost, MeasurePoints points, AbitKernel& kernel);
-void Keep(const std::optional<KeptFigures>& kept, const WholeFlushTrial& trial,
-          AbitKernel& kernel);
+void Keep(const std::optional<KeptFigures>& kept, std::string_view source, const MeasuredCost& cost,
+          MeasurePoints points, AbitKernel& kernel);
+void Keep(const std::optional<KeptFigures>& kept, const WholeFlushTrial& trial, AbitKernel& kernel);
 
 }  // namespace tmprof::abit
