@@ -20,7 +20,7 @@ struct Contribution {
   std::chrono::nanoseconds fast_earlier_time{0};
   bool seen = false;
   bool region = false;
-  double owed = 0;  // of its first accesses, what parts cut off should have had
+  double owed = 0;  // first accesses that parts cut off should have had
 
   PageKey end() const { return {record.key.target, record.key.vpn + record.span}; }
   bool HasEvidence() const {

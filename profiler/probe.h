@@ -32,13 +32,13 @@ constexpr const char* Name(ProbeJob job) {
 }
 
 struct Probe {
-  std::string name;  // of a source (profiler/source_kind.h) or of a counter: "llc", "dtlb"
+  std::string name;  // a source's (profiler/source_kind.h) or a counter's: "llc", "dtlb"
   ProbeJob job = ProbeJob::kAddressSamples;
   bool usable = false;
-  std::string label;                // what its numbers mean, or what takes its place
+  std::string label;                // meaning of its numbers, or the source in its place
   std::optional<int> system_error;  // errno, where the kernel gave one
-  std::string detail;               // what was tried and what the kernel said
-  std::string fix;                  // what would make it usable or better; may be empty
+  std::string detail;               // the attempt and the kernel's answer
+  std::string fix;                  // a way to make it usable or better; may be empty
 };
 
 constexpr ProbeJob JobOf(SourceRole role) {

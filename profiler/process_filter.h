@@ -56,7 +56,7 @@ class CpuShareMeter {
 struct FamilyUse {
   std::size_t family = 0;  // any number
   double recent = 0;       // CpuShareMeter::recent()
-  bool passes = false;     // so far; it gives way only to one that uses over kTakesThePlaceOf times
+  bool passes = false;     // now; it gives way only to one that uses over kTakesThePlaceOf times
 };
 
 // A process takes the place of another one if it uses so many times its CPU time. Shares over a

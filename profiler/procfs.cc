@@ -215,7 +215,7 @@ Result<std::vector<MappedMemory>> ReadMappedMemory(const fs::path& path) {
 struct TaskStat {
   ProcessStat stat;
   bool has_memory = false;   // not so for a kernel thread, nor for one that has begun to exit
-  std::optional<CpuId> cpu;  // where it runs, or ran last
+  std::optional<CpuId> cpu;  // the CPU on which it runs, or ran last
   std::optional<std::uint64_t> environment_end;  // its address; 0: it has none yet
 };
 
@@ -423,7 +423,7 @@ std::vector<ListedProcess> ProcFs::Processes() const {
 }
 
 Result<std::string> ProcFs::Executable(Pid pid) const {
-  constexpr std::string_view kReplaced = " (deleted)";  // by an upgrade, as a rule
+  constexpr std::string_view kReplaced = " (deleted)";  // usually by an upgrade
   const fs::path link = OfProcess(pid, "exe");
   std::error_code refusal;
   std::string program = fs::read_symlink(link, refusal).string();

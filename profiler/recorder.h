@@ -36,8 +36,8 @@ class PollWaiter final : public Waiter {
 struct GateVerdict {
   bool references_active = true;
   bool samples_active = true;
-  bool may_come_on_early = true;  // what is off, before the period is over
-  std::string references_basis;   // what it rests on, for people; goes into the sources' notes
+  bool may_come_on_early = true;  // sources that are off, before the period is over
+  std::string references_basis;   // the reason, for people; goes into the sources' notes
   std::string samples_basis;
 };
 enum class GateLook : std::uint8_t { kPeriod, kWhatIsOff };
@@ -49,7 +49,8 @@ class Recorder {
   struct Options {
     std::chrono::nanoseconds epoch{std::chrono::seconds(1)};
     std::optional<std::chrono::nanoseconds> duration;  // nullopt: until stopped or the targets end
-    // Of targets: four times within the second after which the process filter judges a child.
+    // The period at which targets are refreshed: four times within the second after which the
+    // process filter judges a child.
     std::chrono::nanoseconds refresh{std::chrono::milliseconds(250)};
     std::chrono::nanoseconds gate_period{std::chrono::milliseconds(100)};
     // How often targets are looked for: with the refresh that comes next.

@@ -70,7 +70,7 @@ struct TrackedProcess {
   Pid pid;
   std::uint64_t start_time_ticks = 0;
   std::vector<Mapping> mappings;
-  std::optional<std::uint64_t> ipc_namespace{};  // as of Target
+  std::optional<std::uint64_t> ipc_namespace{};  // see Target
 };
 
 // The cost a source may cause the targets, as a share of their CPU time: 0.01 is 1 %.

@@ -13,7 +13,7 @@ namespace tmprof {
 
 struct SourceKind {
   std::string_view name;
-  std::string_view label;  // what its numbers mean, for people
+  std::string_view label;  // meaning of its numbers, for people
   SourceRole role;
   // Hardly any machine lacks it, so that its refusal is worth a warning even if nobody asked for
   // it by name.

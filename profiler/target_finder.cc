@@ -184,7 +184,7 @@ void TargetFinder::JudgeFamilies() {
 
   std::vector<std::size_t> running;
   std::vector<FamilyUse> uses;
-  std::vector<double> shares(known_.size());  // of families, by their heads
+  std::vector<double> shares(known_.size());  // CPU shares of families, at the index of their head
   for (std::size_t i = 0; i < known_.size(); ++i) {
     Known& process = known_[i];
     if (process.eligible && process.cpu_share.recent() > 0) {

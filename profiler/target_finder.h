@@ -102,7 +102,7 @@ class TargetFinder {
   TargetRules rules_;  // its cgroups end in '/'
   std::optional<Pid> observer_;
   std::optional<PageCount> total_memory_;
-  std::vector<ProcessInstance> named_;  // by their numbers
+  std::vector<ProcessInstance> named_;  // processes named by PID
   std::vector<Pid> missing_;
   std::vector<Known> known_;  // ascending
   std::uint64_t looks_ = 0;

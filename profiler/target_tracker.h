@@ -90,8 +90,8 @@ class TargetTracker {
   struct Process {
     Target target;
     bool named = false;
-    bool found = false;  // by the last call of Follow()
-    bool child = false;  // of another one
+    bool found = false;  // the last call of Follow() listed it
+    bool child = false;  // it is a child of another one
     // The named or found process that it descends from, or itself; nullopt: its ancestors are gone.
     std::optional<TargetId> family;
     bool passes_filter = true;
@@ -102,7 +102,7 @@ class TargetTracker {
     // CPU time used so far, as last read and as of the start of the epoch; nullopt: not readable.
     std::optional<std::chrono::nanoseconds> cpu_time_now;
     std::optional<std::chrono::nanoseconds> cpu_time_at_epoch;
-    std::optional<std::chrono::nanoseconds> cpu_time_at_first;  // as of Register()
+    std::optional<std::chrono::nanoseconds> cpu_time_at_first;  // at Register()
     CpuShareMeter cpu_share;
     int epochs_since_exit = 0;
 
@@ -141,7 +141,7 @@ class TargetTracker {
   std::vector<TrackedProcess> tracked_;
   std::size_t left_out_ = 0;
   FilteredChildren filtered_;
-  std::vector<ProcessInstance> refused_;  // of those found
+  std::vector<ProcessInstance> refused_;  // found processes that were refused
   std::uint32_t next_id_ = 0;
 };
 

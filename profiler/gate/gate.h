@@ -35,7 +35,7 @@ Result<NamedEvent> SampleGateEvent(PerfApi& api, const EventEncoder& encode);
 
 struct RoleDecision {
   bool active = true;
-  std::string basis;             // what it rests on, for people: "310 LLC misses/s, …"
+  std::string basis;             // the reason, for people: "310 LLC misses/s, …"
   std::optional<Error> refused;  // why it does not rest on the counter
 };
 

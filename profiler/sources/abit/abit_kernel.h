@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the scanner needs of the kernel. Tests put a simulated process behind it.
+// The scanner's interface to the kernel. Tests put a simulated process behind it.
 
 #pragma once
 
@@ -23,7 +23,7 @@ enum class ClearOutcome : std::uint8_t {
   // The kernel refuses it: hugetlb, mlocked or device memory, or a process whose main thread has
   // exited before the others. Mappings before the refused one may have been cleared.
   kUnclearable,
-  kUnmapped,  // nothing is mapped in the range, where the kernel tells
+  kUnmapped,  // no page is mapped in the range, if the kernel reports that
   kProcessGone,
   kRefused,  // see refusal()
 };
@@ -31,8 +31,8 @@ enum class ClearOutcome : std::uint8_t {
 // Why a bit may be set although the range was just cleared.
 enum class PageStanding : std::uint8_t {
   kClearable,  // it was cleared: the program has accessed the page since
-  kShared,     // also mapped elsewhere, so the clear passed it by
-  kUnsettled,  // not yet on the kernel's page lists, so the clear passed it by
+  kShared,     // also mapped elsewhere, so the clear skipped it
+  kUnsettled,  // not yet on the kernel's page lists, so the clear skipped it
 };
 
 // One live process. A process that vanishes turns into outcomes, never into errors.
@@ -40,11 +40,11 @@ class AbitProcess {
  public:
   virtual ~AbitProcess() = default;
 
-  // As PageTableReader::Read; the parts are valid until the next Read of any process.
+  // Like PageTableReader::Read, but the parts are valid until the next Read of any process.
   virtual ReadResult Read(VpnRange range, PageTableReader::Depth depth,
                           std::vector<TablePart>& parts) = 0;
 
-  // Clears the accessed bits of all mappings in the range and flushes them. Holes are passed by.
+  // Clears the accessed bits of all mappings in the range and flushes them. Holes are skipped.
   // Precondition: `range` holds whole huge pages only, as part of one would be split off.
   virtual ClearOutcome Clear(VpnRange range) = 0;
 
@@ -66,7 +66,7 @@ class AbitProcess {
   // what was busy or torn is left unread.
   virtual ReadResult ReadPoints(std::span<const Vpn> pages, std::vector<PointEntry>& entries);
 
-  // As Clear(), for each of many ranges.
+  // Calls Clear() for each of many ranges. The outcomes are in the order of the ranges.
   virtual std::vector<ClearOutcome> ClearEach(std::span<const VpnRange> ranges);
 
   // errno of the latest kRefused, where the kernel gave one.
@@ -76,8 +76,8 @@ class AbitProcess {
   // when they are.
   virtual bool PassesByNewPages() const { return true; }
 
-  // Whether pages were reached by the last Clear(). `settled[i]`: known not to be kUnsettled, so
-  // that this need not be asked again.
+  // Returns for each page if the last Clear() reached it, or why not. `settled[i]`: page i is known
+  // not to be kUnsettled, so that this need not be asked again.
   virtual std::vector<PageStanding> Inspect(std::span<const Vpn> pages,
                                             const std::vector<bool>& settled) = 0;
 
@@ -110,7 +110,8 @@ class AbitProcess {
   virtual bool Alive() = 0;
 };
 
-// What is told of a refusal: read or clear what, of which process, and what would help.
+// Returns the message for a refusal. It names the attempt (what was to be read or cleared), the
+// process, and a remedy.
 std::string ProcessRefusal(std::string attempt, Pid pid, std::optional<int> system_error);
 
 // ProcessRefusal() of ClearWhole(), which takes a capability of its own.
@@ -133,8 +134,8 @@ class AbitKernel {
   }
   // Its processes tell their Running(), if not at once.
   virtual bool tells_running_time() const { return false; }
-  virtual std::chrono::nanoseconds OwnCpuTime() = 0;  // of the calling thread
-  virtual std::chrono::nanoseconds Tick() const = 0;  // by which CpuTime() may lag
+  virtual std::chrono::nanoseconds OwnCpuTime() = 0;  // the calling thread's
+  virtual std::chrono::nanoseconds Tick() const = 0;  // CpuTime() may lag by so much
   virtual std::uint64_t frame_mask() const = 0;
 
   // Set: memory is short, and clearing, which moves pages to the inactive list, would feed reclaim.

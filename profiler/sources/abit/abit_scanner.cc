@@ -98,7 +98,7 @@ void Deliver(const BlockEvidence& block, const NodeMap& nodes,
   }
 }
 
-// Where all of them are.
+// Returns the node that holds all frames; nullopt: none does, or the node of a frame is unknown.
 std::optional<NodeId> NodeOfAll(const std::vector<std::uint64_t>& frames, const NodeMap& nodes) {
   std::optional<NodeId> node;
   for (const std::uint64_t frame : frames) {
@@ -156,7 +156,7 @@ class AbitScanner::Worker {
     thread_.join();
   }
 
-  // What follows is for the recorder's thread only.
+  // The members below are for the recorder's thread only.
   void LookForOthers() {
     others.clear();
     if (auto other = OtherAccessedBitClearer()) others.push_back(*std::move(other));

@@ -25,7 +25,7 @@
 
 namespace tmprof::abit {
 
-// What the profile is given of an epoch's evidence, of pages in ascending order.
+// Turns an epoch's evidence into records for the profile, with pages in ascending order.
 std::vector<ReferenceRecord> ReferencesOf(Harvest& harvest, const NodeMap& nodes);
 
 class AbitScanner final : public Source {
@@ -71,7 +71,8 @@ class AbitScanner final : public Source {
   const Calibration& calibration() const { return calibration_; }
   // Since `calibration` was measured by an earlier start; nullopt: it was measured at this one.
   std::optional<std::chrono::nanoseconds> calibration_age() const { return calibration_age_; }
-  // What a reader of the trace must know: the way that was fallen back to and why, another clearer.
+  // Facts that a reader of the trace must know: a fallback to another kernel way and its reason,
+  // and another program that clears accessed bits.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
@@ -92,7 +93,7 @@ class AbitScanner final : public Source {
   std::string repriced_;                          // said in the next epoch; empty: nothing is new
 };
 
-// What doctor says: both kernel ways tried.
+// Tries both kernel ways, for tmprof doctor.
 Probe ProbeAbit();
 
 }  // namespace tmprof::abit

@@ -35,7 +35,7 @@ struct AgedGroup {
   EntryPrice price = kAgeingPrice;
   MonotonicTime at{};                // when the latest ageing ended
   std::chrono::nanoseconds took{0};  // the scanner's CPU time for it and for the looks around it
-  std::uint64_t number = 0;          // so many ageings were asked for; those at once count as one
+  std::uint64_t number = 0;          // ageings that were asked for; those at once count as one
   MonotonicTime not_before{};        // it was refused, failed or took too long
   // Targets of the group do not plan an ageing until then, because one that did has to wait.
   MonotonicTime plan_again{};
@@ -70,7 +70,7 @@ class AgedGroups {
   std::size_t size() const { return groups_.size(); }
 
  private:
-  std::map<std::string, AgedGroup> groups_;  // by path
+  std::map<std::string, AgedGroup> groups_;  // key: path
 };
 
 }  // namespace tmprof::abit

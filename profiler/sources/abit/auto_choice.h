@@ -8,7 +8,7 @@
 
 namespace tmprof::abit {
 
-// The longest visit to all pages that is taken for a full scan, in CPU time of the targets: ten
+// A full scan may take at most this long for a pass over all pages, in CPU time of the targets: ten
 // epochs of a second. Programs change in less time than a longer one takes.
 inline constexpr std::chrono::nanoseconds kLongestVisit = std::chrono::seconds(10);
 

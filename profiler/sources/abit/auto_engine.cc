@@ -29,7 +29,7 @@ Harvest AutoEngine::TakeEpoch() {
   Harvest harvest = engine_->TakeEpoch();
   if (!refused_.empty()) harvest.note += (harvest.note.empty() ? "" : "; ") + refused_;
   if (full_ == nullptr || !choice_.GoesOver(full_->visit_cpu_time())) return harvest;
-  // What is open will not be read.
+  // Exposures that are open will not be read.
   full_->SetTargets({});
   harvest.counts.lost += full_->TakeEpoch().counts.lost;
   full_ = nullptr;

@@ -15,7 +15,7 @@
 
 namespace tmprof::abit {
 
-// Of CPU time whose share may be saved up.
+// A budget can save up the share of at most this much CPU time.
 inline constexpr std::chrono::nanoseconds kBudgetWindow = std::chrono::milliseconds(100);
 inline constexpr std::chrono::nanoseconds kShortestBudgetWait = std::chrono::milliseconds(5);
 
@@ -39,25 +39,27 @@ inline tmprof_budget MakeBudget(OverheadShare share, std::chrono::nanoseconds lo
 inline tmprof_budget TargetBudget(OverheadShare share) {
   return MakeBudget(share, std::chrono::seconds(10));
 }
-// What all targets together may owe for first visits, and the scanner itself, as the time that
-// earns it. With both the daemon hit tier 1 with 0.67 of the accesses of xslookup, and with 0.57
-// without (bench/closed_loop --workloads xslookup --ratios 1/4).
+// The largest budget advance for first visits, as the time that earns it: of all targets together,
+// and of the scanner's own thread. With both advances the daemon hit tier 1 with 0.67 of the
+// accesses of xslookup, and with 0.57 without (bench/closed_loop --workloads xslookup --ratios
+// 1/4).
 inline constexpr std::chrono::nanoseconds kTargetsLoan = std::chrono::seconds(5);
 inline constexpr std::chrono::nanoseconds kOwnLoan = std::chrono::seconds(10);
 
-// The visit to all pages of a target. A target gets another one once it has grown to more than
-// twice the size.
+// The first pass over all pages of a target. A target gets another first visit once it has grown to
+// more than twice the size.
 struct FirstVisit {
   bool over = false;
   std::int64_t borrowed_ns = 0;
 };
 
-// What first visits take beyond a share: before one is over nothing can be said of most pages, and
-// the same visits later say less. All who borrow pay back together, so that it stays a bound
-// however many come and go.
+// A budget advance for first visits: CPU time beyond the share. Before a first visit is over most
+// pages have no evidence, and the same visits are worth less later. All who borrow pay back
+// together, so that the bound holds however many targets come and go.
 class FirstVisitLoan {
  public:
-  // Of the CPU time of a target, or of a CPU, while it is lent: the share included.
+  // The largest part of a target's CPU time, or of a CPU, that may be spent during an advance. It
+  // includes the share.
   static constexpr double kMostShare = 0.1;
 
   // `longest`: what is owed at most, as the time that earns it.
@@ -85,8 +87,9 @@ class FirstVisitLoan {
     visit.borrowed_ns -= taken;
     return taken;
   }
-  // What is taken from a balance: half of what that time earns, as the other half pays for further
-  // visits. Nothing during a first visit, unless those who left owed more than is lent.
+  // Returns the repayment that is taken from a balance: half of what that time earns, because the
+  // other half pays for further visits. It is 0 during a first visit, unless more is owed than the
+  // limit because of targets that left.
   std::int64_t PayBack(const FirstVisit& visit, std::chrono::nanoseconds time) {
     if (!visit.over && owed_ns_ <= limit_ns_) return 0;
     const std::int64_t paid = std::min(ShareOf(share_ / 2, time), owed_ns_);
@@ -103,7 +106,7 @@ class FirstVisitLoan {
     const bool lends = !visit.over && owed_ns_ < limit_ns_;
     return PpmOf(lends ? std::max(kMostShare, share_) : share_);
   }
-  // Balances grow by so much of a million after the loan's repayment.
+  // Balances grow by so much of a million after the repayment of the advance.
   std::uint64_t net_ppm(const FirstVisit& visit) const {
     const bool pays_back = owed_ns_ > 0 && (visit.over || owed_ns_ > limit_ns_);
     return pays_back ? PpmOf(share_ / 2) : most_ppm(visit);
@@ -127,7 +130,7 @@ inline std::chrono::nanoseconds WaitToEarn(std::uint64_t share_ppm, std::int64_t
 
 enum class FirstVisits : std::uint8_t { kNone, kUnderWay };
 
-// Of the thread that scans, as a share of one CPU.
+// The budget of the thread that scans, as a share of one CPU.
 class OwnBudget {
  public:
   OwnBudget(OverheadShare share, MonotonicTime now)
@@ -151,8 +154,9 @@ class OwnBudget {
     cpu_ = own_cpu;
     const auto left = tmprof_budget_free(&budget_);
     if (left >= 0) return now;
-    // As much again as was spent since the last time: waking up costs, too, and where that is dear,
-    // as on an emulated CPU, a wait for the debt alone would end in the same debt for ever.
+    // The wait also earns as much again as was spent since the last time, because waking up costs
+    // time, too. If a wake-up is expensive, for example on an emulated CPU, a wait for the debt
+    // alone would end in the same debt for ever.
     return now + WaitToEarn(loan_.net_ppm(visit_), spent.count() - left, kBudgetWindow);
   }
 
@@ -160,7 +164,7 @@ class OwnBudget {
   tmprof_budget budget_;
   FirstVisitLoan loan_;
   bool none_ = true;
-  FirstVisit visit_{.over = true};  // of all targets whose first visit is under way
+  FirstVisit visit_{.over = true};  // one for all targets whose first visit is under way
   MonotonicTime wall_;
   std::optional<std::chrono::nanoseconds> cpu_;  // unset: not asked yet
 };

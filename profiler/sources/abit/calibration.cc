@@ -46,7 +46,8 @@ constexpr std::size_t kStride = 5003;  // a prime: an order no prefetcher follow
 constexpr std::size_t kBlockPages = 512;
 constexpr std::size_t kWordsPerPage = kBasePageBytes / sizeof(std::uint64_t);
 constexpr int kFewestPairs = 5;
-// So many settle what a figure is, once its median is known to a part of it, or to next to nothing.
+// This many pairs settle a figure once its median is known to within a part of itself
+// (kSettledShare), or to within next to nothing (kSettledNsPerSet).
 constexpr std::size_t kPairsThatSettle = 15;
 constexpr double kSettledShare = 0.05;
 constexpr double kSettledNsPerSet = 3;
@@ -81,7 +82,7 @@ constexpr nanoseconds kTick = std::chrono::microseconds(32);
 // Other pages that it updates meanwhile; those that are tried lie behind them.
 constexpr std::size_t kTickBufferPages = 4096;
 constexpr std::uint64_t kRoundsPerBatch = 32;
-constexpr std::uint64_t kFewestKnownTries = kRoundsPerBatch * kMostFastPages / 4;  // of a batch
+constexpr std::uint64_t kFewestKnownTries = kRoundsPerBatch * kMostFastPages / 4;  // in a batch
 constexpr std::size_t kFewestBatches = 9;
 constexpr std::size_t kMostBatches = 27;
 constexpr std::size_t kBatchesThatTellClears = 3;  // 768 clears
@@ -101,7 +102,8 @@ struct Plan {
   std::stop_token stop;
 };
 
-// What each pass is measured under. A look costs the child something where it sets bits.
+// The disturbance of the child in each pass. A look costs the child something only if the child
+// sets bits.
 enum class Disturbance : std::uint8_t { kNone, kCleared, kClearedAndLookedAt, kPointsCleared };
 
 // Shared with the child.
@@ -113,7 +115,7 @@ struct Bench {
   // In the next pass the child accesses these pages of the buffer at each tick instead.
   std::atomic<bool> ticking{false};
   std::array<std::atomic<std::size_t>, kMostFastPages> tick_pages{};
-  std::atomic<std::uint64_t> ticks{0};  // of all such passes
+  std::atomic<std::uint64_t> ticks{0};  // over all such passes
 };
 
 std::int64_t ThreadCpuNs() {
@@ -458,8 +460,9 @@ std::expected<ClearLoss, Untold> MeasureLosses(AbitKernel& kernel, Experiment& e
   return loss;
 }
 
-// What a clear of one page adds, what it costs to set the bit again left out; nullopt: the child
-// was hardly ever on a CPU while there was one to clear from, or is no more.
+// Returns the CPU time that a clear of one page adds, without the cost of setting the bit again.
+// nullopt: the child has exited, or was hardly ever on a CPU while another CPU was free to clear
+// from.
 std::optional<double> NsPerPoint(AbitKernel& kernel, Experiment& experiment, double ns_per_set,
                                  nanoseconds time_limit, MonotonicTime give_up) {
   const MonotonicTime start = kernel.Now();

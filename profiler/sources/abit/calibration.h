@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What accessed bits cost a program on this host.
+// Measures how much CPU time accessed bits cost a program on this host.
 
 #pragma once
 
@@ -67,8 +67,9 @@ struct Passes {
 // adds to the time of a pass: the least times count. No figure is above these bounds.
 MeasuredCost CostOf(std::span<const Passes> passes, std::uint64_t pages);
 
-// Where it could not be measured: between the 3 to 6.5 us that the calibration gives on an idle
-// two-CPU guest of an Intel Xeon and the 11 us that were fitted on a busy one of an AMD EPYC.
+// The cost of a look that could not be measured: between the 3 to 6.5 us that the calibration gives
+// on an idle two-CPU guest of an Intel Xeon and the 11 us that were fitted on a busy one of an AMD
+// EPYC.
 inline constexpr double kAssumedNsPerLook = 6'000;
 
 // A flush by an interrupt to another CPU: 8 us were measured on a guest of an AMD EPYC for a
@@ -85,7 +86,7 @@ struct KnownTries {
   std::uint64_t found = 0;
   double exposure_ns = 0;  // sum, from the middle of each clear
   std::chrono::nanoseconds least_clear =
-      std::chrono::nanoseconds::max();  // of a page, on the clock
+      std::chrono::nanoseconds::max();  // one page's, on the clock
 };
 
 // Even the shortest clear takes too long for a try at this rung to count, so the loss cannot be

@@ -21,7 +21,7 @@ inline constexpr std::array kFastRungs = kFastTryDelays;
 struct ClearLoss {
   // The loss by the page's own clear, by rung; negative: the bit went before the middle.
   std::array<std::chrono::nanoseconds, kFastRungs.size()> own{};
-  std::chrono::nanoseconds others{0};  // of each clear of another page meanwhile
+  std::chrono::nanoseconds others{0};  // loss by each clear of another page meanwhile
   // Without a measurement the loss is taken to be a quarter of the clear: the bit goes between its
   // middle and its end, as the clear waits for the interrupts at its end. Where a clear took 42 us,
   // it was 10 us (docs/design/recording.md). That may be wrong by a quarter, so the last rung is

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine of the accessed-bit scanner is told and gives: it chooses what is cleared and read
-// when, one step at a time and without a thread.
+// The interface of an engine of the accessed-bit scanner: its options, its evidence and its counts.
+// An engine chooses what is cleared and read when, one step at a time and without a thread.
 
 #pragma once
 
@@ -27,7 +27,7 @@ namespace tmprof::abit {
 class AbitKernel;
 class MemcgAgeing;
 
-// What accessed bits cost a target, in its CPU time.
+// The cost of accessed bits to a target, in its CPU time.
 struct CostModel {
   double ns_per_set = 0;    // the hardware sets a cleared bit again
   double ns_per_look = 0;   // another CPU reads the table of one 2 MiB block
@@ -69,12 +69,13 @@ struct ScanOptions {
   // the time from a clear to its read.
   tmprof_region_params regions = tmprof_region_params_default();
   std::chrono::nanoseconds plain_interval = std::chrono::seconds(1);
-  OverheadShare overhead_share = 0.01;  // of each target's CPU time
+  OverheadShare overhead_share = 0.01;  // share of each target's CPU time
   CostModel cost;
-  // Of one CPU, for the scanner itself: it binds where targets are busier than the scan is cheap.
+  // Share of one CPU for the scanner itself: it binds if targets are busier than the scan is cheap.
   // The recorder's other thread takes 0.8 % with records of 250 000 pages an epoch, and both
-  // together are to stay under 3 % (bench/overhead). First visits take up to a tenth for what 10 s
-  // earn, which is saved afterwards; what is not yet is beyond these 3 %.
+  // together are to stay under 3 % (bench/overhead). First visits take up to a tenth of a CPU until
+  // they have used what 10 s earn, which is saved afterwards. Until then the excess is beyond these
+  // 3 %.
   OverheadShare own_share = 0.02;
   // Between two clears, so that writers of the target's mmap_lock get their turn: back-to-back
   // clears let a loop of mmap and munmap run at a fortieth of its speed. The shorter one holds
@@ -86,7 +87,7 @@ struct ScanOptions {
   bool can_flush = false;
   AgeingUse ageing_use = AgeingUse::kOff;
   std::shared_ptr<MemcgAgeing> ageing;  // null: the kernel does not offer it, or it is off
-  ClearLoss clear_loss;                 // of fast tries
+  ClearLoss clear_loss;                 // the loss of fast tries
   std::uint64_t seed = 1;
 };
 
@@ -95,7 +96,7 @@ struct UnitRecord {
   tmprof_tally tally{};
   // Its bit was set, and could not be cleared: it was accessed at some time.
   bool seen = false;
-  std::uint64_t frame = 0;  // where it was when last looked at or seen
+  std::uint64_t frame = 0;  // its frame when it was last looked at or seen
   // Fast tries (PageColumns::FastTries).
   std::uint16_t fast_looks = 0;
   std::uint16_t fast_found = 0;
@@ -116,19 +117,19 @@ struct HugeSpan {
   PageCount span;
 };
 
-// Of a span that was looked at one page at a time.
+// Evidence about a span that was looked at one page at a time.
 struct RegionEvidence {
   TargetId target;
   Vpn start;
   PageCount span;
-  // Of a look, whichever page it was at.
+  // Looks at single pages, whichever page each was at.
   std::uint32_t looks = 0;
   std::uint32_t references = 0;
-  // Of all those pages.
+  // Estimated for all pages of the span.
   std::uint32_t first_accesses = 0;
   std::chrono::nanoseconds time_at_risk{0};  // over the pages of the span
   bool seen = false;  // a bit was set, and could not be cleared: it was accessed at some time
-  std::vector<std::uint64_t> frames;  // of some of the pages that were looked at
+  std::vector<std::uint64_t> frames;  // frames of some of the pages that were looked at
 };
 
 // Counts are of base pages unless they say otherwise.
@@ -152,7 +153,7 @@ struct ScanCounts {
 };
 
 struct Harvest {
-  bool by_regions = false;                // what was looked at
+  bool by_regions = false;                // true: regions were looked at; false: every page
   std::optional<ScanOptions::Mode> mode;  // how; unset: as the options say
   std::vector<BlockEvidence> evidence;
   std::vector<HugeSpan> huge;
@@ -179,7 +180,7 @@ class Engine {
   // Does the most urgent piece of work, if any is due. Returns when to call again.
   virtual MonotonicTime Step() = 0;
 
-  // What address samples have shown; of no use to an engine that looks at every page.
+  // Takes address samples. They are of no use to an engine that looks at every page.
   virtual void SeeSamples(const std::vector<SampleRecord>& samples) { (void)samples; }
 
   // AbitProcess::Flush() has turned out to work here (ScanOptions::can_flush).

@@ -23,7 +23,7 @@ using std::chrono::nanoseconds;
 
 // Some task stalled on memory for at least this share of the last ten seconds, in percent.
 constexpr double kPressurePercent = 1.0;
-constexpr double kLeastAvailable = 0.03;  // of all memory, where the kernel has no pressure figures
+constexpr double kLeastAvailable = 0.03;  // share of memory; without pressure figures
 
 nanoseconds ReadClock(clockid_t clock) {
   timespec t{};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the scanner needs of the machine, however accessed bits are read and cleared there.
+// The part of AbitKernel that depends only on the machine, however accessed bits are read and
+// cleared there.
 
 #pragma once
 
@@ -42,7 +43,7 @@ class ProcessWatch {
   static Result<ProcessWatch> Open(Pid pid, std::uint64_t start_time_ticks);
 
   int handle() const { return handle_.get(); }  // a pidfd
-  std::chrono::nanoseconds CpuTime();           // of a process that is gone: the last one known
+  std::chrono::nanoseconds CpuTime();           // the last known time if the process is gone
   bool Alive() const;
 
  private:

@@ -64,7 +64,7 @@ std::optional<Figures> FiguresOf(const MeasuredCost& cost, MeasurePoints points)
   if (!cost.ns_per_point) return std::nullopt;
   figures.emplace(kPoint, *cost.ns_per_point);
   figures.emplace(kLossOfOthers, cost.clear_loss.others.count());
-  // Where clears are too slow for it, the loss is assumed at each start.
+  // If clears are too slow to measure the loss, it is assumed at each start.
   if (!cost.clear_loss.is_measured) return figures;
   for (std::size_t rung = 0; rung < cost.clear_loss.own.size(); ++rung)
     figures.emplace(LossOfRung(rung), cost.clear_loss.own[rung].count());

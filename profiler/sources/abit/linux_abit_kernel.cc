@@ -319,7 +319,7 @@ class LinuxProcess final : public AbitProcess {
   TranslationFlusher& flusher_;
   std::optional<SwitchClock::Slot> slot_;
   bool knows_all_ = false;       // the clock does, of its threads
-  nanoseconds last_running_{0};  // by that clock
+  nanoseconds last_running_{0};  // on that clock
   nanoseconds clock_cost_{0};    // at the last TakeClockCost()
   int kernel_page_flags_;
   Pid pid_;

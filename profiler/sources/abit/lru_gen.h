@@ -22,7 +22,7 @@ struct LruGenGroup {
     std::uint64_t youngest = 0;  // number of the youngest generation
   };
   std::uint64_t id = 0;
-  std::string path;  // from the root of the hierarchy, "/" is the root
+  std::string path;  // relative to the root of the hierarchy, which is "/"
   std::vector<Node> nodes;
   // Pages of all nodes.
   PageCount anonymous{0};  // shared memory included

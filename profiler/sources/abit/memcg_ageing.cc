@@ -364,10 +364,10 @@ class LinuxMemcgAgeing final : public MemcgAgeing {
   FrameFile page_flags_;
   // These are of the latest survey.
   std::optional<MonotonicTime> survey_ended_;
-  nanoseconds survey_took_{0};  // what was read since for ProportionalOf() included
+  nanoseconds survey_took_{0};  // includes later reads for ProportionalOf()
   std::vector<LruGenGroup> lru_groups_;
   std::optional<std::string> trouble_;
-  std::map<std::string, Group> groups_;  // by path
+  std::map<std::string, Group> groups_;  // key: path
   std::map<Pid, std::string> path_of_;
   std::set<Pid> absent_;  // not found
   std::map<Pid, std::optional<PageCount>> proportional_;

@@ -12,7 +12,7 @@
 
 namespace tmprof::abit {
 
-// As of its creation; memory that is plugged in later is unknown.
+// The map is made once: memory that is plugged in later is unknown.
 class NodeMap {
  public:
   // `sysfs` is given so that tests read a directory tree of their own.

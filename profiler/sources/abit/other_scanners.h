@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether another recorder clears the accessed bits of the same processes: each then misses what
+// Finds another recorder that clears the accessed bits of the same processes: each then misses what
 // the other has found, and shows too little.
 
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace tmprof::abit {
 
-// Of the thread that clears, as the kernel shows it (prctl(2), PR_SET_NAME).
+// Name of the thread that clears, in the form that the kernel shows (prctl(2), PR_SET_NAME).
 inline constexpr std::string_view kScannerThread = "tmprof-abit";
 
 // Set: another process whose name begins with "tmprof" has such a thread and watches one of

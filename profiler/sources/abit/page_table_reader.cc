@@ -405,7 +405,7 @@ Result<std::unique_ptr<PageTableReader>> PageTableReader::Open() {
   auto best = Open(KernelWay::kSyscallProgram);
   if (best) return best;
   auto second = Open(KernelWay::kMappingIterator);
-  // What stops both is best told of the first.
+  // If both fail, the error of the first says best why.
   if (!second) return best;
   (*second)->fallback_reason_ = best.error().Message();
   return second;

@@ -58,19 +58,19 @@ struct TablePart {
 enum class ReadOutcome : std::uint8_t {
   kDone,
   kBusy,         // the process kept its mmap_lock for writing
-  kUnmapped,     // nothing is mapped at the start of the range
+  kUnmapped,     // no mapping holds the start of the range
   kProcessGone,  // no such process, or it has no address space any more
-  kRefused,      // by the kernel, with `system_error`; says nothing of the process
+  kRefused,      // the kernel refuses, with `system_error`; says nothing of the process
 };
 
 struct ReadResult {
   ReadOutcome outcome = ReadOutcome::kDone;
   std::uint64_t address_space = 0;    // changes when the process executes another program
   MonotonicTime time;                 // middle of the read
-  std::uint32_t running_threads = 0;  // of the process, on a CPU at that time
+  std::uint32_t running_threads = 0;  // the process's threads on a CPU at that time
   std::uint32_t torn_tables = 0;      // replaced under the reader, left out
   std::uint32_t busy_retries = 0;
-  std::optional<int> system_error;  // of kRefused
+  std::optional<int> system_error;  // set for kRefused
   // Below the end of the range when the walk ran out of room, or the last table of the mapping that
   // holds the start ended.
   Vpn next;

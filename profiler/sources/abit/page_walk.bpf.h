@@ -96,7 +96,7 @@ static __always_inline __u64 align_up(__u64 address, int shift) {
 
 /* Entries of `middle` that are passed over together if none is present. */
 #define GROUP 32
-#define GROUP_SHIFT 26 /* of the address space that they map */
+#define GROUP_SHIFT 26 /* bits of the address space that they map */
 
 static __always_inline int group_is_empty(__u32 first) {
   __u64 any = 0;

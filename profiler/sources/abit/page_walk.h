@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* What the page-table programs and user space exchange: a request, a reply, and copies of tables.
+/* The interface of the page-table programs to user space: a request, a reply, copies of tables.
  */
 
 #pragma once
@@ -10,7 +10,7 @@
 #define TMPROF_WALK_MAX_PARTS 512
 #define TMPROF_TABLE_ENTRIES 512
 #define TMPROF_WALK_MAX_POINTS 1024
-#define TMPROF_WALK_MAX_THREADS 256 /* of a process, looked at */
+#define TMPROF_WALK_MAX_THREADS 256 /* threads of a process that are looked at */
 
 enum tmprof_walk_mode {
   TMPROF_WALK_TABLES = 0, /* parts, and the entries of each last-level table */
@@ -23,13 +23,13 @@ enum tmprof_part_kind {
   TMPROF_PART_TABLE = 1,
   TMPROF_PART_2M = 2,
   TMPROF_PART_1G = 3,
-  TMPROF_PART_BASE = 4, /* of a point: an entry of a last-level table */
+  TMPROF_PART_BASE = 4, /* only for a point: an entry of a last-level table */
 };
 
 struct tmprof_walk_request {
-  __s32 pid; /* of the initial PID namespace */
+  __s32 pid; /* a number of the initial PID namespace */
   __u32 mode;
-  __u32 levels; /* of the page tables: 4 or 5 */
+  __u32 levels; /* levels of the page tables: 4 or 5 */
   __u32 reserved;
   __u64 start; /* the walk ends with the last table of the mapping that holds it */
   __u64 end;
@@ -42,12 +42,12 @@ struct tmprof_walk_request {
 
 struct tmprof_walk_reply {
   __s32 status;     /* 0 or a negative errno */
-  __s32 caller_pid; /* as the initial PID namespace names the caller */
+  __s32 caller_pid; /* the caller's number in the initial PID namespace */
   __u32 parts;
   __u32 torn;    /* tables that were replaced while they were copied; left out */
   __u32 running; /* threads of the process that were on a CPU */
   __u32 reserved;
-  __u64 next;      /* where a walk that ran out of room goes on */
+  __u64 next;      /* address at which a walk that ran out of room goes on */
   __u64 top_table; /* kernel address of the top-level table; names the address space */
   __u64 peeked;
   __u64 started_ns; /* CLOCK_MONOTONIC */

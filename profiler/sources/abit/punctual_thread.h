@@ -29,8 +29,9 @@ static_assert(sizeof(SchedAttributes) == 48);  // SCHED_ATTR_SIZE_VER0
 // Reads are due to fractions of a millisecond: a late one merges rungs, and on a machine with more
 // work than CPUs most would be late. Not a real-time class: that would wake the thread on the CPU
 // it ran on last, even if a target runs there now and another CPU is idle. The scanner's own budget
-// keeps the thread's share of a CPU low. Whatever is not permitted is done without; the count of
-// late reads shows it. `name`: of the calling thread, ends with a 0 and has 15 characters at most.
+// keeps the thread's share of a CPU low. The thread does without whatever is not permitted:
+// ScanCounts::late then grows. `name`: of the calling thread, ends with a 0 and has 15 characters
+// at most.
 inline void BePunctual(std::string_view name) {
   constexpr int kMostUrgent = -20;
   ::prctl(PR_SET_NAME, name.data());

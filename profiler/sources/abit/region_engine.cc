@@ -26,7 +26,7 @@ constexpr nanoseconds kIdleRegionPace = milliseconds(5);
 // A target that has not run is asked at growing intervals whether it has.
 constexpr nanoseconds kShortestIdleWait = milliseconds(1);
 constexpr nanoseconds kLongestIdleWait = milliseconds(256);
-constexpr std::uint32_t kMostDoublings = 8;  // of a wait
+constexpr std::uint32_t kMostDoublings = 8;  // a wait doubles so often at most
 // Cleared back to back, under the target's mmap_lock: at some 10 us each they take as long as the
 // full scan's clear of 8 MiB.
 constexpr std::size_t kClearsAtOnce = 16;
@@ -34,7 +34,7 @@ constexpr nanoseconds kLongestRegionWait = milliseconds(100);
 // Pages picked anew where nothing is mapped, within one step.
 constexpr int kPickRounds = 3;
 constexpr int kPicksForAMapping = 8;
-// Of a page whose table is in use each time that it is to be cleared.
+// A page is given up if its table was in use this many times when it was to be cleared.
 constexpr std::uint32_t kMostUnread = 8;
 // That single a page out: of a hot range each page has one now and then.
 constexpr std::uint64_t kLeastSamples = 2;
@@ -67,7 +67,7 @@ std::span<tmprof_region> RegionsOf(const tmprof_region_set& set) {
   return {set.regions, set.count};
 }
 
-// What the page's entry maps.
+// Returns the pages that the page's entry maps.
 VpnRange EntryOf(const RegionProbe& probe) {
   const std::uint64_t unit = probe.unit.value();
   const Vpn start(probe.page.value() / unit * unit);
@@ -97,7 +97,7 @@ void RegionEngine::Leave(RegionTarget& target) {
   TakeEvidence(target, departed_);
 }
 
-// What is watched now would be read at some later time.
+// The step is abandoned, because its pages would be read at some later time.
 void RegionEngine::Pause(RegionTarget& target) {
   AbandonStep(target);
   target.HoldUp(kernel_.Now());
@@ -117,7 +117,7 @@ MonotonicTime RegionEngine::Step() {
       first_read = target.get();
   }
   if (first == nullptr) return kNever;
-  // What has begun is finished in any case.
+  // A step that has begun is finished in any case.
   if (first_read != nullptr && first_read->next <= now) {
     if (first_read->clears_next) {
       ClearSome(*first_read);
@@ -164,8 +164,8 @@ bool RegionEngine::Usable(RegionTarget& target, const ReadResult& read) {
   return false;
 }
 
-// What was seen of the program before is void: delivered, it would be taken for evidence about the
-// new one's pages at the same addresses.
+// Evidence about the previous program is void: it would be taken for evidence about the new
+// program's pages at the same addresses.
 void RegionEngine::Forget(RegionTarget& target) {
   counts_.observations -= target.observations;
   counts_.lost += std::exchange(target.observations, 0);
@@ -265,7 +265,7 @@ void RegionEngine::Begin(RegionTarget& target, MonotonicTime now) {
   }
   target.began = now;
   if (!LookUp(target)) return;
-  // Of a target that is off the CPU, the first rungs would have to be waited for.
+  // If the target is off the CPU, the first rungs would have to be waited for.
   if (target.clock.running_threads() == 0 && target.tries_idle < kTriesIdle) {
     ++target.tries_idle;
     target.HoldUp(now);
@@ -337,8 +337,8 @@ bool RegionEngine::LookUp(RegionTarget& target) {
   return true;
 }
 
-// Whether it could be cleared if it were set: what is told by unset bits alone, where set ones tell
-// nothing, is that all is cold.
+// Returns if the bit could be cleared if it were set. Pages that cannot be cleared are left out:
+// only their unset bits would be evidence, so that all of them would look cold.
 bool RegionEngine::Clearable(RegionTarget& target, const RegionProbe& probe, MonotonicTime now) {
   RegionMapping& mapping = *MappingOf(target, probe.page);
   // A giant one is hugetlb, or device memory that a clear would split.
@@ -349,7 +349,7 @@ bool RegionEngine::Clearable(RegionTarget& target, const RegionProbe& probe, Mon
   return mapping.range.start <= entry.start && entry.end <= mapping.range.end;
 }
 
-// What is set is to be cleared, and out of view until then.
+// Lists the entries whose bits are set, to be cleared. Their pages are out of view until then.
 void RegionEngine::PlanClears(RegionTarget& target) {
   target.to_clear.clear();
   for (std::uint32_t i = 0; i < target.probes.size(); ++i) {
@@ -503,14 +503,14 @@ void RegionEngine::CountUnset(RegionTarget& target) {
       std::ranges::count(target.probes, std::uint8_t{TMPROF_UNIT_UNSET}, &RegionProbe::state));
 }
 
-// What comes next in a step: a read, more clears, or its end.
+// Decides how a step goes on: with a read, more clears, or its end.
 void RegionEngine::Proceed(RegionTarget& target, MonotonicTime now) {
   const bool plain = options_.mode == ScanOptions::Mode::kPlain;
   const nanoseconds waited = now - target.cleared_at;
   const nanoseconds exposed =
       plain ? waited : std::max(target.cpu_at - target.cpu_cleared, nanoseconds(0));
   target.rung = tmprof_ladder_next(&ladder_, target.rung, exposed.count());
-  // Of a plain check, those are left whose tables were in use.
+  // After the read of a plain check, only pages whose tables were in use are left.
   const nanoseconds first = nanoseconds(ladder_.delay_ns[0]);
   const nanoseconds longest = plain ? first + kLadderStep : kLadderStep;
   const bool read_all =

@@ -26,10 +26,9 @@ namespace tmprof::abit {
 // follow at growing delays until the first access (kLadder), or one after the monitoring interval
 // (kPlain). A bit that is unset already needs no clear.
 //
-// What is affordable decides how often there is a step: a target's share of its CPU time, and the
-// scanner's own share of a CPU. An aggregation holds as many steps as it needs to tell rates apart,
-// and takes at least the aggregation interval. Where budgets make that too long, fewer regions are
-// kept.
+// Two budgets decide how often there is a step: a target's share of its CPU time, and the scanner's
+// own share of a CPU. An aggregation holds as many steps as it needs to tell rates apart, and takes
+// at least the aggregation interval. Where budgets make that too long, fewer regions are kept.
 class RegionEngine final : public TargetedEngine<RegionTarget> {
  public:
   RegionEngine(AbitKernel& kernel, const ScanOptions& options);
@@ -80,10 +79,10 @@ class RegionEngine final : public TargetedEngine<RegionTarget> {
   std::mt19937_64 engine_;
   tmprof_random random_;
 
-  std::vector<RegionEvidence> departed_;  // of targets that are no longer tracked
+  std::vector<RegionEvidence> departed_;  // evidence of targets that are no longer tracked
   std::uint64_t steps_ = 0;
   std::uint64_t checked_ = 0;       // pages, each once, of steps that were finished
-  std::uint64_t entries_read_ = 0;  // of them, as often as each was read
+  std::uint64_t entries_read_ = 0;  // reads of their entries, repeats included
   std::uint64_t aggregations_ = 0;
 
   std::vector<Vpn> pages_;

@@ -14,7 +14,7 @@ namespace {
 // They tell which node a region is on, or that it is on several.
 constexpr std::size_t kMostFrames = 16;
 
-// By then the older ones weigh half.
+// Above this number of picks the older ones are halved.
 constexpr double kMostPicks = 64;
 
 double PagesIn(VpnRange range) { return static_cast<double>(range.size().value()); }
@@ -24,7 +24,7 @@ VpnRange Overlap(VpnRange a, VpnRange b) {
   return {start, std::max(start, std::min(a.end, b.end))};
 }
 
-// Of a region, what lies in `mapped`, in pieces that no one takes for a huge page.
+// Returns the parts of a region that lie in `mapped`, in pieces that no one takes for a huge page.
 std::vector<VpnRange> PiecesOf(VpnRange region, std::span<const VpnRange> mapped) {
   std::vector<VpnRange> pieces;
   auto at = std::ranges::upper_bound(mapped, region.start, {}, &VpnRange::end);
@@ -97,7 +97,7 @@ void RegionEvidenceTable::Follow(std::span<const tmprof_region> regions) {
       row.picks /= known;
       row.present = row.picks * present_pages / known;
     }
-    // Of each that was joined, some.
+    // Keeps some frames of each region that was joined.
     if (row.frames.size() > kMostFrames) {
       const std::size_t every = (row.frames.size() + kMostFrames - 1) / kMostFrames;
       std::size_t kept = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an epoch has shown of regions, while their bounds change.
+// The evidence of an epoch about regions, while their bounds change.
 
 #pragma once
 
@@ -18,17 +18,17 @@ namespace tmprof::abit {
 
 class RegionEvidenceTable {
  public:
-  // Of the looks at one page of region `index`, at `frame`, which is `pages` base pages under one
-  // entry; nullopt: where they are is not known.
+  // Adds the looks at one page of region `index`, at `frame`, which is `pages` base pages under one
+  // entry. nullopt: its frame is not known.
   void Add(std::size_t index, const tmprof_tally& tally, PageCount pages,
            std::optional<std::uint64_t> frame);
 
-  // Of pages of region `index`, picked at random, that are there or not. Outlasts the epoch: a
-  // region has too few picks in one to tell its share.
+  // Counts pages of region `index`, picked at random, that are present or absent. The counts
+  // outlast the epoch: a region has too few picks in one epoch to estimate its present share.
   void Pick(std::size_t index, std::uint32_t present, std::uint32_t absent);
 
-  // Of a page of region `index` that was accessed at some time, as its bit is set, and of which
-  // nothing more is known, as it cannot be cleared.
+  // Records a page of region `index` that was accessed at some time, because its bit is set. No
+  // more is known, because the bit cannot be cleared.
   void See(std::size_t index, std::uint64_t frame);
 
   // The regions have other bounds now. Where an old one is parted, each part was looked at as
@@ -50,13 +50,13 @@ class RegionEvidenceTable {
  private:
   struct Row {
     VpnRange range;
-    double looks = 0;  // of one page, whichever; so are references
+    double looks = 0;  // looks at single pages, like references
     double references = 0;
     double first_accesses = 0;
     double page_seconds = 0;  // at risk
     bool seen = false;
     double picks = 0;
-    double present = 0;  // of them
+    double present = 0;  // picks that were present
     double PresentShare() const { return present > 0 ? present / picks : 1; }
     std::vector<std::uint64_t> frames;
   };

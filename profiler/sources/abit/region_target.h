@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine that looks at one page of each region keeps of a target.
+// The state of a target in the engine that looks at one page of each region.
 
 #pragma once
 
@@ -26,7 +26,7 @@ struct RegionProbe {
   bool cleared = false;                // its bit was set before; else that was not needed
   std::uint8_t state = 0;              // enum tmprof_unit
   bool seen = false;                   // its bit was set, and could not be cleared
-  std::chrono::nanoseconds cpu_at{0};  // of the target, when its bit was last known to be unset
+  std::chrono::nanoseconds cpu_at{0};  // the target's, when its bit was last known to be unset
   tmprof_tally tally{};
   std::uint64_t frame = 0;
 };
@@ -55,10 +55,10 @@ struct RegionTarget : WatchedTarget {
   std::vector<tmprof_region> memory;
   tmprof_region_set set{};
   RegionEvidenceTable seen;           // in this epoch, by region
-  std::uint64_t observations = 0;     // of them, looks x pages
+  std::uint64_t observations = 0;     // those in `seen`, looks x pages
   std::vector<SampleRecord> samples;  // the most sampled pages since the last aggregation
 
-  std::vector<RegionProbe> probes;    // of the step, by region
+  std::vector<RegionProbe> probes;    // those of the step, one per region
   std::vector<RegionClear> to_clear;  // in this step; ascending
   bool in_step = false;
   bool clears_next = false;  // and does not read
@@ -69,22 +69,22 @@ struct RegionTarget : WatchedTarget {
   MonotonicTime began{};         // the step
   MonotonicTime cleared_at{};    // the last one of this step so far
   std::chrono::nanoseconds cpu_cleared{0};
-  std::chrono::nanoseconds cpu_at{0};  // of the last read
+  std::chrono::nanoseconds cpu_at{0};  // at the last read
   std::chrono::nanoseconds idle_wait{0};
 
-  // Of this aggregation.
+  // These are of this aggregation.
   MonotonicTime updated_at{};  // to its mappings
   std::uint32_t steps = 0;
-  std::chrono::nanoseconds took{0};  // by steps, and by what they waited for budgets
+  std::chrono::nanoseconds took{0};  // in steps, and in their waits for budgets
   MonotonicTime ready_at{};          // since when the next step waits for budgets alone
-  bool held_up = true;               // by something else
+  bool held_up = true;               // the next step waits for something else
 
   void HoldUp(MonotonicTime now) {
     if (!held_up) took += now - ready_at;
     held_up = true;
   }
 
-  // Of what is kept for regions, in memory.
+  // Memory that the data about regions takes, in bytes.
   std::uint64_t RegionBytes() const {
     return memory.capacity() * sizeof memory[0] + probes.capacity() * sizeof probes[0] +
            to_clear.capacity() * sizeof to_clear[0] + samples.capacity() * sizeof samples[0] +

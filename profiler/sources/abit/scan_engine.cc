@@ -53,7 +53,7 @@ constexpr std::uint32_t kPatientReads = 20;
 constexpr nanoseconds kIdleWait = milliseconds(256);
 // A read may be early by this part of its delay, if the scanner is awake: waking up costs it most.
 constexpr int kEarly = 16;
-constexpr int kWidestBracket = 8;  // of the exposure before ...
+constexpr int kWidestBracket = 8;  // times the exposure before ...
 // ... or, as the clear may have been shortly before the target left the CPU, a time slice: it ends
 // with a timer tick, of which Debian's kernels have 250 a second.
 constexpr nanoseconds kSlice = milliseconds(4);
@@ -70,7 +70,7 @@ constexpr std::uint32_t kOneLookAtOnceIn = 16;
 constexpr std::size_t kManySetAtOnce = 4;
 constexpr nanoseconds kPagesStayNew = std::chrono::seconds(10);
 constexpr int kBlurringDelay = 3;  // times the rung's own; the next is at 2, of huge pages at 4
-constexpr nanoseconds kLeastBlur = kIdlePace;  // of each thread; to wake up takes part of it
+constexpr nanoseconds kLeastBlur = kIdlePace;  // per thread; to wake up takes part of it
 constexpr nanoseconds kMostBlur = 2 * kSlice;  // above, the target had slept
 constexpr std::uint32_t kBlurredPart = 16;     // fewer are the hot ones alone
 constexpr std::uint32_t kTurnsAgain = 2;       // the price of a visit is three clears at most
@@ -78,7 +78,7 @@ constexpr std::uint32_t kTurnsAgain = 2;       // the price of a visit is three 
 // are ranked. They come at random moments of its CPU time, as an access is likely to be followed by
 // others, and keep the scanner from its reads for so long.
 constexpr double kFastPart = 1.0 / 16;
-constexpr double kFastPartOfOwn = 0.25;  // of the scanner's own CPU time
+constexpr double kFastPartOfOwn = 0.25;  // part of the scanner's own CPU time
 constexpr nanoseconds kLeastFastPause = milliseconds(1);
 constexpr nanoseconds kMostFastPause = milliseconds(8);
 constexpr nanoseconds kFastTriesTake = microseconds(400);
@@ -115,8 +115,9 @@ constexpr double kRevisitedPart = 1.0 / 16;
 // A program fills its memory if a plan finds more of it than the plan before, by one page in so
 // many. Chosen, not measured.
 constexpr std::uint64_t kFills = 8;
-constexpr std::uint64_t kClearsThatTell = 2048;  // what a visit takes
-// Of CPU time of the targets, in which fewer were cleared: what was saved up is spent by then.
+constexpr std::uint64_t kClearsThatTell = 2048;  // enough to estimate how long a pass takes
+// CPU time of the targets after which fewer clears give a lower bound: budgets that were saved up
+// are spent by then.
 constexpr nanoseconds kTimeThatTells = 10 * kBudgetWindow;
 constexpr double kResetSmoothing = 1.0 / 16;
 
@@ -228,7 +229,7 @@ MonotonicTime ScanEngine::Step() {
     ReadDue(block);
     return now;
   }
-  // What has begun is finished in any case.
+  // Reads of exposures that have begun come first in any case, whatever the budget.
   if (const MonotonicTime affordable =
           own_budget_.WhenAffordable(now, kernel_.OwnCpuTime(), UnderWay(now));
       affordable > now)
@@ -246,7 +247,7 @@ MonotonicTime ScanEngine::Step() {
   if (!may_clear)
     return std::min({next_due, next_look, spare > kClearTakes ? next_clear_ : kNever});
   ClearSomething(now);
-  return now;  // what it has begun may be due by the clock of its target
+  return now;  // the exposure it has begun may be due by the clock of its target
 }
 
 void ScanEngine::DropStaleDues() {
@@ -701,7 +702,7 @@ void ScanEngine::PlanSome(ScanTarget& target) {
 // True: that was the last of the plan.
 bool ScanEngine::PlanStep(ScanTarget& target) {
   ScanPlan& plan = target.plan;
-  // By its address, as the mappings may be others than at the step before.
+  // The mapping is found by address, because the mappings may have changed since the step before.
   const auto& mappings = target.process.mappings;
   auto found = std::ranges::upper_bound(mappings, plan.at, {},
                                         [](const Mapping& mapping) { return mapping.range.end; });
@@ -1019,7 +1020,7 @@ bool ScanEngine::MayClearWhole(const ScanTarget& target, MonotonicTime now) cons
          (!whole.any || now - whole.at >= kWholeClearsRest * whole.took);
 }
 
-// Of a target that sleeps, or may not be looked at, the first visit does not go on.
+// The first visit does not go on if the target sleeps, or may not be looked at.
 FirstVisits ScanEngine::UnderWay(MonotonicTime now) const {
   const bool any = !pressure_.standing() && std::ranges::any_of(targets_, [now](const auto& entry) {
     const ScanTarget& target = *entry.second;
@@ -1041,7 +1042,7 @@ void ScanEngine::Earn(ScanTarget& target, MonotonicTime now) {
       loan_.Lend(target.visit, used, 1 - tmprof_budget_free(&target.budget));
 }
 
-// What is reserved counts as spent: nobody will see which of its cleared bits it sets again.
+// Reserved cost counts as spent: nobody will see which of its cleared bits the target sets again.
 void ScanEngine::SpendReserved(ScanTarget& target) {
   for (const BlockPtr& block : target.blocks) {
     const std::int64_t reserved = std::exchange(block->reserved_ns, 0);
@@ -1088,7 +1089,7 @@ void ScanEngine::ClearSomething(MonotonicTime now) {
   next_clear_ = now + (all_by_cpu ? kLongestTurnWait : wait);
 }
 
-// As the next of the rotation. Precondition: it is none of those that remain.
+// Makes the block the next of the rotation. Precondition: it is none of those that remain.
 void ScanEngine::PutBack(ScanTarget& target, const BlockPtr& block) {
   block->visited_in_rotation = 0;
   if (!target.remaining.empty()) block->turn = std::min(block->turn, target.remaining.back()->turn);
@@ -1128,7 +1129,7 @@ std::vector<BlockPtr> ScanEngine::RunAround(ScanTarget& target, const BlockPtr& 
   return run;
 }
 
-// Of memory that cannot be cleared a set bit tells only that it was accessed at some time.
+// Reads memory that cannot be cleared: a set bit means only that it was accessed at some time.
 void ScanEngine::See(ScanTarget& target, const BlockPtr& block, const UnitSet& units) {
   if (!Read(target, *block)) return;
   if (view_.shape_changed) {
@@ -1178,7 +1179,7 @@ bool ScanEngine::Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime 
     } else if (!ready.empty() || target.gone || target.mappings_stale) {
       break;
     }
-    // Of a target that is off the CPU, the first rungs would have to be waited for.
+    // If the target is off the CPU, the first rungs would have to be waited for.
     if (target.clock.running_threads() == 0 && target.tries_idle < kTriesIdle) {
       ++target.tries_idle;
       member->visited_in_rotation = 0;
@@ -1197,7 +1198,7 @@ bool ScanEngine::Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime 
     return true;
   }
   if (ready.size() == 1) return false;
-  // What refused may be one block of them.
+  // Perhaps only one block of the run cannot be cleared, so each is tried alone.
   bool cleared = false;
   for (const BlockPtr& member : ready) cleared |= !member->dropped && Clear(target, {member});
   return cleared;
@@ -1216,7 +1217,7 @@ WholeNeed ScanEngine::NeedOf(const ScanTarget& target, MonotonicTime now) {
     if (block->unit != PageCount(1) && !block->cleared_before) continue;
     need.members.push_back(block);
     if (!block->looked_at) {
-      unseen_units += block->unit_count();  // of base pages: no huge ones have been cleared
+      unseen_units += block->unit_count();  // base pages only: no huge ones have been cleared
       continue;
     }
     const PageCount present(block->entries() * block->unit.value());
@@ -1590,7 +1591,7 @@ void ScanEngine::CannotClear(ScanTarget& target, const BlockPtr& block, ClearOut
   }
 }
 
-// What the view shows of a block just before its clear.
+// Sets up the exposure by what the view shows of a block just before its clear.
 void ScanEngine::PrepareExposure(Block& block) {
   const std::size_t count = block.unit_count();
   block.open = block.by_whole = block.flushed = false;
@@ -1811,7 +1812,7 @@ void ScanEngine::Expand(const Block& block) {
   }
 }
 
-// Of this epoch; made where there are none.
+// Returns the block's records of this epoch, and makes them if there are none.
 std::vector<UnitRecord>& ScanEngine::RecordsOf(const BlockPtr& block) {
   if (block->records.empty()) {
     block->records.resize(block->unit_count());
@@ -1820,7 +1821,7 @@ std::vector<UnitRecord>& ScanEngine::RecordsOf(const BlockPtr& block) {
   return block->records;
 }
 
-// Whether the latest read, of which the view is, came too late to tell pages apart.
+// Returns true if the latest read, which the view shows, came too late to tell pages apart.
 bool ScanEngine::IsBlurred(const Block& block, std::uint32_t running_threads) const {
   if (!block.in_ladder || block.by_whole || options_.mode != ScanOptions::Mode::kLadder)
     return false;
@@ -1893,7 +1894,7 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
     UnitRecord* record = evidence ? &block.records[i] : nullptr;
     if (first && !bracketed) unit = TMPROF_UNIT_SET;  // a reference, without a first access
     found[i] = first;
-    // Of a blurred read, that pages are set counts for as little as that others are not.
+    // In a blurred read, set pages are as little evidence as unset ones.
     tmprof_ladder_fold(record ? &record->tally : &unused, &unit, view_.accessed[i],
                        told ? (first ? of_first : of_unset).count() : 0,
                        told ? exposure.count() : 0, first_read);
@@ -2005,7 +2006,7 @@ void ScanEngine::Charge(ScanTarget& target, Block& block, std::uint64_t sets, st
   ChargeTarget(target, cost, sets);
 }
 
-// Returns what was reserved and not spent to the budget, but pays back the loan first.
+// Returns the unspent part of the reserve to the budget, but pays back the budget advance first.
 void ScanEngine::Release(ScanTarget& target, Block& block) {
   tmprof_budget_reserve(&target.budget, -block.reserved_ns);
   target.budget.balance_ns -= loan_.TakeBack(target.visit, block.reserved_ns);
@@ -2039,7 +2040,7 @@ void ScanEngine::DropAll(ScanTarget& target) {
   target.fast.End();
 }
 
-// What was seen of the program before is void.
+// Evidence about the previous program is void.
 void ScanEngine::Replaced(ScanTarget& target, std::uint64_t address_space) {
   if (target.RunsAnotherProgram(address_space)) VoidEvidence(target);
   SpendReserved(target);
@@ -2064,9 +2065,10 @@ void ScanEngine::VoidEvidence(const ScanTarget& target) {
 
 // ------------------------------------------------------------------------------------- the epoch
 
-// By what pages have cost the targets, and by how many were visited, which the scanner's own budget
-// may limit more. The less a budget pays for, the longer it would take until enough were visited to
-// tell. But fewer than are cleared `at_once` in all that time say how long it takes at least.
+// Estimates how long a pass takes, from the cost of pages to the targets and from the number of
+// visited pages, which the scanner's own budget may limit more. The less a budget pays for, the
+// longer it would take until enough pages were visited for an estimate. But if fewer pages than are
+// cleared `at_once` were visited in all that time, there is a lower bound.
 void ScanEngine::EstimateVisit(std::uint64_t clearable, std::uint64_t at_once) {
   visit_cpu_time_.reset();
   const double pages = static_cast<double>(clearable);
@@ -2091,7 +2093,7 @@ Harvest ScanEngine::TakeEpoch() {
   const MonotonicTime now = kernel_.Now();
   std::uint64_t clearable = 0;
   std::uint64_t unclearable = 0;
-  std::uint64_t at_once = 0;  // of all targets
+  std::uint64_t at_once = 0;  // sum over all targets
   for (const auto& [id, target] : targets_) {
     std::uint64_t most = 0;
     bool in_need = false;

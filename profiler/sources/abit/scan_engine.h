@@ -40,21 +40,21 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   void TrustFlushes() override { options_.can_flush = true; }
   Harvest TakeEpoch() override;
 
-  // The CPU time of the targets that a visit to all their pages takes, by the epochs since it was
-  // told last, or the least that it takes, where that is longer than kLongestVisit; nullopt: too
-  // few were visited to tell.
+  // Estimated target CPU time of one pass over all pages, from the epochs since the last estimate.
+  // A lower bound if too few pages were visited but the pass certainly exceeds kLongestVisit.
+  // nullopt: not enough data.
   std::optional<std::chrono::nanoseconds> visit_cpu_time() const { return visit_cpu_time_; }
 
  private:
   struct Due {
     MonotonicTime time;
-    std::chrono::nanoseconds slack;  // by which it may come early
+    std::chrono::nanoseconds slack;  // it may come early by so much
     BlockPtr block;
     std::uint32_t generation;
     bool operator<(const Due& other) const { return other.time < time; }
   };
 
-  // What a read showed of a block, by unit.
+  // The units of a block, as a read showed them.
   struct View {
     std::array<std::uint8_t, kMostUnits> present{};
     std::array<std::uint8_t, kMostUnits> accessed{};
@@ -133,7 +133,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   bool VisitByClearRefs(ScanTarget& target, const WholeNeed& need, MonotonicTime now);
   struct TargetTime {
     MonotonicTime at;
-    std::chrono::nanoseconds cpu;  // of the target
+    std::chrono::nanoseconds cpu;  // the target's CPU time
   };
   struct AgeingPlan {
     struct Member {
@@ -143,7 +143,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
     std::string path;
     std::vector<Member> members;
     std::size_t walked = 0;  // entries, those of others included
-    PageCount held{0};       // by the group
+    PageCount held{0};       // pages that the group holds
     MonotonicTime not_before{};
   };
   static void SetGroup(ScanTarget& target, const std::string& path);
@@ -169,7 +169,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
     Vpn mapping;  // its start
     std::optional<NodeId> node;
     std::vector<std::size_t> set;       // units that were set before, and are
-    std::vector<std::uint64_t> frames;  // of them
+    std::vector<std::uint64_t> frames;  // frames of the units in `set`
     std::vector<std::size_t> gone;      // units that were set before, and are not
     bool any_unset = false;
     bool all_set() const { return gone.empty() && !any_unset; }
@@ -179,7 +179,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   struct AgedLook {
     struct Tally {
       std::uint64_t set_before = 0;
-      std::uint64_t gone = 0;  // of them, and those of parts that count as reached
+      std::uint64_t gone = 0;  // those cleared, and those of parts that count as reached
       bool has_failed() const;
     };
     std::vector<BlockPtr> blocks;  // that could be read
@@ -297,18 +297,18 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
     std::uint64_t cost_ns = 0;
     // In epochs in which nothing forbade clears.
     std::uint64_t unhindered_clears = 0;
-    std::chrono::nanoseconds cpu_time{0};  // of the targets
+    std::chrono::nanoseconds cpu_time{0};  // CPU time of the targets
   };
   Visits visits_;
   std::chrono::nanoseconds clock_cost_{0};    // to all targets in this epoch
   std::uint64_t whole_clears_ = 0;            // in this epoch
   std::uint64_t whole_flushes_ = 0;           // ... after which no translation was left
   std::uint64_t whole_too_long_ = 0;          // ... that were not made, as they would take too long
-  std::uint64_t whole_by_ageing_ = 0;         // of the clears of whole targets
-  std::uint64_t ageings_ = 0;                 // of a cgroup, in this epoch
+  std::uint64_t whole_by_ageing_ = 0;         // clears of whole targets that were ageings
+  std::uint64_t ageings_ = 0;                 // ageings of a cgroup, in this epoch
   std::uint64_t ageings_without_effect_ = 0;  // targets that one did not reach
   Complaint whole_refused_;  // standing: shared and locked memory of some target is not cleared
-  std::vector<std::string> ageing_notes_;  // of this epoch
+  std::vector<std::string> ageing_notes_;  // those of this epoch
   std::string no_group_because_;           // said last
   AgedGroups aged_groups_;
   // These are of this epoch.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine that looks at every page keeps of a target.
+// The state of a target in the engine that looks at every page.
 
 #pragma once
 
@@ -36,9 +36,9 @@ struct AgeingMarks {
   UnitSet has_gone;          // an ageing has cleared the unit's bit at some time
 };
 
-// What is cleared and read as one: the pages of a table, or adjacent huge ones. A table's range
-// runs from its first mapped page to its last, whatever lies between them. Only a special mapping,
-// whose device memory the kernel does not clear, parts a table into several blocks.
+// The unit of clears and reads: the pages of a table, or adjacent huge pages. A table's range runs
+// from its first mapped page to its last, whatever lies between them. Only a special mapping, whose
+// device memory the kernel does not clear, parts a table into several blocks.
 struct Block {
   TargetId target;
   VpnRange range;
@@ -46,7 +46,7 @@ struct Block {
   // The parts of several mappings in the range, ascending; empty: one mapping holds it all. They
   // may change between two plans: the range may then hold fewer pages, or more.
   std::vector<VpnRange> mappings;
-  PageCount mapped;  // of the range
+  PageCount mapped;  // mapped pages of the range
 
   bool dropped = false;
   bool open = false;       // cleared, and watched since
@@ -63,11 +63,11 @@ struct Block {
   MonotonicTime whole_until{};
   bool refused = false;         // the latest clear of its range was, by the kernel
   bool cleared_before = false;  // a clear of its range worked at some time: it is not hugetlb
-  bool judged = false;          // whether it needs clears of the whole process is known
+  bool judged = false;          // it is known if it needs clears of the whole process
   std::uint32_t present = 0;    // units at the latest look; before the first, see entries()
   bool looked_at = false;
 
-  // Of the open exposure.
+  // These are of the open exposure.
   bool by_whole = false;            // that a clear of the whole process began
   bool flushed = false;             // ... and that counts from the flush that followed
   std::vector<std::uint8_t> units;  // enum tmprof_unit
@@ -86,15 +86,15 @@ struct Block {
   MonotonicTime cleared_at;
   MonotonicTime read_at;
   std::chrono::nanoseconds cpu_cleared{0};
-  std::chrono::nanoseconds cpu_at{0};  // of the last read; before the first, of the clear
+  std::chrono::nanoseconds cpu_at{0};  // at the last read; before the first, at the clear
   std::uint32_t idle_reads = 0;        // in a row, that found the target had not run
   std::int64_t reserved_ns = 0;
 
-  std::vector<UnitRecord> records;  // of this epoch; empty: none
+  std::vector<UnitRecord> records;  // those of this epoch; empty: none
 
   // Fast tries of base pages need these.
-  std::vector<std::uint8_t> first_read_finds;  // of each page, in a row; empty: no visit yet
-  std::vector<std::uint8_t> fast_sessions;     // so often each page was tried; empty: none was
+  std::vector<std::uint8_t> first_read_finds;  // per page, in a row; empty: no visit yet
+  std::vector<std::uint8_t> fast_sessions;     // tries per page; empty: none was tried
   UnitSet waits_for_tries;
 
   std::size_t unit_count() const { return range.size().value() / unit.value(); }
@@ -119,7 +119,7 @@ using BlockPtr = std::shared_ptr<Block>;
 // A read at so much of the target's CPU time.
 struct CpuDue {
   std::chrono::nanoseconds cpu;
-  std::chrono::nanoseconds slack;  // by which it may come early
+  std::chrono::nanoseconds slack;  // it may come early by so much
   BlockPtr block;
   std::uint32_t generation;
   bool operator<(const CpuDue& other) const { return other.cpu < cpu; }
@@ -146,7 +146,7 @@ struct FastSession {
   struct Page {
     FastCandidate at;
     FastPage tries;
-    std::uint8_t again;  // so often it was tried at the last rung alone
+    std::uint8_t again;  // tries at the last rung alone
     std::uint64_t frame = 0;
 
     Vpn page() const { return at.block->range.start + PageCount(at.unit); }
@@ -155,13 +155,13 @@ struct FastSession {
   // A page that all rungs found but the last.
   struct Fastest {
     FastCandidate at;
-    std::uint8_t again;  // as Page::again
+    std::uint8_t again;  // like Page::again
     bool seen_unset;     // a clear took effect on it
   };
 
   std::vector<FastCandidate> candidates;         // for sessions to come
   std::vector<Fastest> fastest;                  // to be tried again in later sessions
-  std::vector<Page> pages;                       // of the session under way, ascending
+  std::vector<Page> pages;                       // those of the session under way, ascending
   std::optional<std::chrono::nanoseconds> next;  // CPU time of the target
   std::uint64_t charged_ns = 0;                  // for all sessions
   // Pages whose tries came to an end, and those of them that a clear left unset.
@@ -173,7 +173,7 @@ struct FastSession {
   // page that waits as a candidate has its turn in any case.
   void TryAgain(const Page& page) {
     constexpr std::uint8_t kMostOften = 8;
-    constexpr std::size_t kMostFastest = 256;  // as many as candidates
+    constexpr std::size_t kMostFastest = 256;  // like kMostFastCandidates
     if (!page.tries.came_to_last_rung() || page.again >= kMostOften ||
         fastest.size() >= kMostFastest || page.at.block->waits_for_tries[page.at.unit])
       return;
@@ -197,7 +197,7 @@ struct FastSession {
   }
 };
 
-// Of the blocks of a target, under way.
+// A plan of a target's blocks, under way.
 struct ScanPlan {
   bool running = false;
   std::chrono::nanoseconds took{0};  // own CPU time so far
@@ -206,7 +206,7 @@ struct ScanPlan {
   std::vector<BlockPtr> blocks;
   std::vector<HugeSpan> huge;
   std::vector<Vpn> run;  // adjacent huge pages of one mapping, not yet made a block
-  Vpn run_end;           // of their mapping
+  Vpn run_end;           // the end of their mapping
 };
 
 // The scanner's CPU time that a clear of whole processes takes for each page-table entry. What a
@@ -232,8 +232,8 @@ inline constexpr EntryPrice kClearRefsPrice{.ns = 75, .least_ns = 40, .most_ns =
 // A clear of a whole process cuts the ladders of all the rest short: one base page in so
 // many has to need it.
 inline constexpr std::uint64_t kWorthWhole = 4;
-// So many entries of a process tell how often the others need it. Their tables are those whose turn
-// came first, and turns are in no order.
+// This many entries of a process are a sample of the others: the share of them in need is taken for
+// all. Their tables are those whose turn came first, and turns are in no order.
 inline constexpr std::size_t kEntriesThatTell = 16 * 512;
 // A clear takes no larger a part of the time than one in so many.
 inline constexpr int kWholeClearsRest = 100;
@@ -245,7 +245,7 @@ struct WholeClears {
   // A price that forbids clears is not learnt anew by them.
   void Forget() { price.ns += (kClearRefsPrice.ns - price.ns) / 2; }
 
-  EntryPrice price = kClearRefsPrice;  // of clear_refs
+  EntryPrice price = kClearRefsPrice;  // price of clear_refs
   bool any = false;                    // the latest was ...
   MonotonicTime at{};                  // ... at this time,
   std::chrono::nanoseconds cpu{0};     // at this CPU time of the target,
@@ -253,7 +253,7 @@ struct WholeClears {
   MonotonicTime not_before{};
   std::string group;                 // its memory cgroup when ageing was last thought of
   MonotonicTime no_ageing_before{};  // because the latest did not reach the process
-  bool refused = false;              // by the kernel, at the latest try
+  bool refused = false;              // the kernel refused the latest try
   std::uint32_t flush_tries = 0;     // left for the latest
   MonotonicTime flush_again{};       // no sooner
 };
@@ -268,13 +268,13 @@ struct Revisit {
 struct WholeNeed {
   std::vector<BlockPtr> members;
   std::size_t entries = 0;   // they decide how long a clear takes
-  std::size_t unjudged = 0;  // of `entries`
+  std::size_t unjudged = 0;  // those of `entries`
   // A huge page counts as the base pages that it holds, because the ladders of all of them are cut
   // short.
   PageCount pages;
-  PageCount in_need;         // of `pages`
-  PageCount refused;         // of `in_need`: locked, which only clear_refs reaches
-  PageCount unjudged_pages;  // of `pages`
+  PageCount in_need;         // those of `pages`
+  PageCount refused;         // those of `in_need` that are locked: only clear_refs reaches them
+  PageCount unjudged_pages;  // those of `pages`
 
   // Those that are judged tell enough of the others.
   bool tells() const { return entries - unjudged >= kEntriesThatTell; }
@@ -294,13 +294,13 @@ struct ScanTarget : WatchedTarget {
     return rotation > first_visit_in || (!blocks.empty() && remaining.empty());
   }
 
-  double reset_share = 1;           // of the bits set at a clear, those set again within the ladder
+  double reset_share = 1;  // share of the bits set at a clear that are set again within the ladder
   std::vector<BlockPtr> blocks;     // ascending
-  std::vector<BlockPtr> remaining;  // of this rotation, last one next
+  std::vector<BlockPtr> remaining;  // those of this rotation, last one next
   std::deque<Revisit> revisits;     // soonest first
   std::uint64_t rotation = kFirstRotation;
   std::uint64_t first_visit_in = kFirstRotation;  // a rotation
-  PageCount planned{0};                           // by the latest plan
+  PageCount planned{0};                           // pages in the latest plan
   PageCount first_visited{0};                     // when the latest first visit began
   FirstVisit visit;
   MonotonicTime ran_at{};  // had used CPU time when it earned

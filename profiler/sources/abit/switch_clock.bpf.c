@@ -31,7 +31,7 @@ struct task_struct {
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, TMPROF_CLOCK_SLOTS);
-  __type(key, __s32); /* of the initial PID namespace */
+  __type(key, __s32); /* PID in the initial PID namespace */
   __type(value, __u32);
 } watched SEC(".maps");
 
@@ -53,7 +53,7 @@ struct stay {
   __u64 start_ns;
   __u32 slot;
   __u32 is_watched;
-  __u32 runs; /* of this program on this CPU */
+  __u32 runs; /* runs of this program on this CPU */
   __u32 reserved;
 };
 struct {

@@ -18,7 +18,7 @@ namespace tmprof::abit {
 struct RunningTime {
   std::chrono::nanoseconds cpu{0};           // since some fixed moment
   std::uint32_t threads = 0;                 // on a CPU
-  std::chrono::nanoseconds longest_stay{0};  // of one thread on a CPU without a switch, of late
+  std::chrono::nanoseconds longest_stay{0};  // longest recent stay of a thread
 };
 
 // Not thread-safe.
@@ -55,7 +55,7 @@ class SwitchClock {
   virtual std::chrono::nanoseconds Cost(Slot slot) const = 0;
 
   virtual int wake_fd() const = 0;
-  virtual void TakeWakes() = 0;  // so that wake_fd() is no longer readable
+  virtual void TakeWakes() = 0;  // makes wake_fd() unreadable again
 };
 
 }  // namespace tmprof::abit

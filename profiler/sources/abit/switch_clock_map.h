@@ -19,7 +19,7 @@ struct tmprof_clock_slot {
   __u32 armed;   /* the program clears it when it wakes user space */
   __u32 reserved;
   __u64 longest_ns; /* stay on a CPU of late */
-  __u64 cost_ns;    /* of the program's runs for its threads, by a sample of them */
+  __u64 cost_ns;    /* cost of the program's runs for its threads, by a sample of them */
   __u64 padding[3]; /* to one cache line */
 };
 

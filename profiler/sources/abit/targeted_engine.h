@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engines of the accessed-bit scanner have in common: whom they watch, since when, at what
-// price, and what they complain of.
+// The common part of the engines of the accessed-bit scanner: their targets, activity, prices and
+// complaints.
 
 #pragma once
 
@@ -26,12 +26,12 @@
 
 namespace tmprof::abit {
 
-// What it cannot clear or read because of a refusal is tried again so much later.
+// Memory that an engine cannot clear or read because of a refusal is tried again so much later.
 inline constexpr std::chrono::nanoseconds kRetryRefused = std::chrono::seconds(60);
 // A mapping that the kernel does not clear, such as mlocked memory, is tried again so much later.
 inline constexpr std::chrono::nanoseconds kRetryUnclearable = std::chrono::seconds(60);
-// So often the bits of a target that is off the CPU are left alone in a row: the first rungs would
-// have to be waited for.
+// The bits of a target that is off the CPU are left alone at most so often in a row: the first
+// rungs would have to be waited for.
 inline constexpr std::uint32_t kTriesIdle = 4;
 // Less is a contradiction, if pages were accessed in it: the target's clock has not moved yet.
 inline constexpr std::chrono::nanoseconds kShortestExposure = std::chrono::microseconds(1);
@@ -55,10 +55,10 @@ class EngineBase : public Engine {
   void ComplainOfClear(const WatchedTarget& target);
   // True: it was the other way before.
   bool SwitchActive(bool active);
-  // From one clear to the next.
+  // Returns the time from one clear to the next.
   std::chrono::nanoseconds ClearGap(const WatchedTarget& target) const;
   void ChargeTarget(WatchedTarget& target, std::uint64_t cost_ns, std::uint64_t sets);
-  // What is not of targets; the counts begin anew.
+  // Returns the part of the harvest that is not about single targets. The counts begin anew.
   Harvest EndEpoch(MonotonicTime now);
 
   AbitKernel& kernel_;
@@ -119,7 +119,7 @@ class TargetedEngine : public EngineBase {
  protected:
   using EngineBase::EngineBase;
 
-  // What is known of a target has just been brought up to date.
+  // Called right after the target's process and mappings have been brought up to date.
   virtual void Refresh(Target& target, bool mappings_changed) = 0;
   virtual void Leave(Target& target) = 0;
   virtual void Pause(Target& target) { (void)target; }

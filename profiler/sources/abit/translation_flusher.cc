@@ -26,8 +26,8 @@ using std::chrono::microseconds;
 // The helper's call takes 20 to 30 us with so many ranges (Intel Xeon guest, Linux 6.18). Each
 // range has a gather of its own, which is open for most of the time.
 constexpr std::size_t kRangesOfHelper = 64;
-// So many calls of this thread lie wholly within the helper's. 1 300 flushes of which that was
-// known left no translation (Linux 6.18, beside two busy loops).
+// A flush counts if this many calls of this thread lie wholly within the helper's. All 1 300
+// flushes that counted left no translation (Linux 6.18, beside two busy loops).
 constexpr int kCallsThatTell = 3;
 // Each call that flushes interrupts the process: a pause keeps their number low.
 constexpr auto kBetweenCalls = microseconds(1);

@@ -43,7 +43,7 @@ class TranslationFlusher {
   bool KeepHelperApart();
   void Help();
 
-  std::thread helper_;            // from the first Flush() on
+  std::thread helper_;            // runs since the first Flush()
   std::atomic<pid_t> thread_{0};  // its number
   // Jobs are numbered from 1. What a job is about belongs to the helper from `asked_` to `done_`.
   std::atomic<std::uint32_t> asked_{0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine of the accessed-bit scanner keeps of a target, whatever it looks at of it.
+// The state of a target that all engines of the accessed-bit scanner keep.
 
 #pragma once
 
@@ -47,16 +47,16 @@ struct WatchedTarget {
   TrackedProcess process;
   std::unique_ptr<AbitProcess> handle;  // null: it could not be opened yet
   bool gone = false;
-  bool mappings_stale = false;  // of a program that the process ran before
+  bool mappings_stale = false;  // they are of a program that the process ran before
   std::optional<std::uint64_t> address_space;
   CpuClock clock;
   std::chrono::nanoseconds earned_at{0};
   tmprof_budget budget{};
-  std::chrono::nanoseconds clock_cost{0};  // of the exact clock, in a window ...
+  std::chrono::nanoseconds clock_cost{0};  // the exact clock's, in a window ...
   std::chrono::nanoseconds clock_used{0};  // ... of so much CPU time used
-  std::uint64_t charged_ns = 0;            // so far
+  std::uint64_t charged_ns = 0;            // in total
   std::uint32_t tries_idle = 0;            // in a row, to clear while the target was off the CPU
-  MonotonicTime refused_until{};           // nothing is cleared before
+  MonotonicTime refused_until{};           // no clear is made before
   bool read_refused = false;               // at the last try
 };
 

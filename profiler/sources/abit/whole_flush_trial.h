@@ -18,10 +18,10 @@ namespace tmprof::abit {
 
 struct WholeFlushTrial {
   std::uint32_t tries = 0;
-  std::uint32_t flushes = 0;   // of them, that were known to work
-  std::uint32_t complete = 0;  // of these, after which every page that was accessed showed it
+  std::uint32_t flushes = 0;   // tries whose flush was known to work
+  std::uint32_t complete = 0;  // flushes after which every page that was accessed showed it
   std::uint32_t controls = 0;  // clears without a flush
-  std::uint32_t hidden = 0;    // of these, after which some page that was accessed did not show it
+  std::uint32_t hidden = 0;    // controls after which some page that was accessed did not show it
   std::string obstacle;        // why there can be no trial; empty: nothing
 };
 

@@ -29,7 +29,7 @@ class CulpritCache {
   void Clear();
 
   std::size_t size() const { return entries_; }
-  std::uint64_t decoded() const { return decoded_; }  // so far
+  std::uint64_t decoded() const { return decoded_; }  // decodings so far
 
  private:
   PerfApi* api_;

@@ -55,13 +55,13 @@ class LinePairs {
   static constexpr std::uint64_t kLineMask = 63;
 
   struct Page {
-    std::uint8_t line = 0;  // of the first sample
+    std::uint8_t line = 0;  // line of the first sample
     bool is_counted = false;
   };
   using Pages = std::unordered_map<Vpn, Page>;
 
   std::unordered_map<Pid, Pages> pages_;
-  std::size_t page_count_ = 0;  // of all processes
+  std::size_t page_count_ = 0;  // pages of all processes
   Counts counts_;
 };
 

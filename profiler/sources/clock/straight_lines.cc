@@ -151,7 +151,7 @@ class SampledCode {
   }
 
   std::map<std::uint64_t, LineInstruction> instructions_;
-  std::set<std::uint64_t> targets_;  // of direct branches
+  std::set<std::uint64_t> targets_;  // targets of direct branches
 };
 
 }  // namespace

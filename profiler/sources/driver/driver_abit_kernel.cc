@@ -51,7 +51,7 @@ class Bitmap {
 
 // The answers of one SCAN_RANGE; shared by the processes of one kernel, as its thread is.
 struct Answer {
-  std::optional<Error> failure;  // of the driver as a whole, since it was opened
+  std::optional<Error> failure;  // the driver as a whole has failed since it was opened
   Bitmap present;
   Bitmap accessed;
   std::vector<std::uint64_t> frames;
@@ -247,7 +247,7 @@ class DriverProcess final : public AbitProcess {
   Session::Target target_;
   abit::ProcessWatch watch_;
   Answer& answer_;
-  std::set<Vpn> unreached_;  // by the latest clear of each page
+  std::set<Vpn> unreached_;  // pages whose latest clear did not reach them
 };
 
 class DriverKernel final : public abit::HostKernel {

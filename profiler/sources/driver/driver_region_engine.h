@@ -63,9 +63,9 @@ class DriverRegionEngine final : public abit::Engine {
   Complaint unwatched_;
 
   std::vector<tmprof_region_record> batch_;
-  std::vector<tmprof_region_record> aggregation_;  // of which not all has come yet
-  std::vector<abit::RegionEvidence> delivered_;    // of targets that have left
-  std::uint64_t overwritten_ = 0;                  // so far; so are the next two
+  std::vector<tmprof_region_record> aggregation_;  // not all of it has come yet
+  std::vector<abit::RegionEvidence> delivered_;    // evidence of targets that have left
+  std::uint64_t overwritten_ = 0;                  // since the start, like the next two
   std::uint64_t records_read_ = 0;
   std::uint64_t looks_read_ = 0;  // in those records
   std::uint64_t observations_ = 0;

@@ -51,7 +51,7 @@ class DriverSampler final : public Source {
     std::map<TargetId, Session::Target> targets;
     // Not wanted any more; the driver would forget with them what it has counted in this epoch.
     std::vector<Session::Target> leaving;
-    std::map<std::uint32_t, TargetId> named;  // by the driver's number
+    std::map<std::uint32_t, TargetId> named;  // key: the driver's number
     tmprof_stats last{};
   };
   struct EpochSum;

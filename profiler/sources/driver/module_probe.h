@@ -15,7 +15,7 @@ namespace tmprof::driver {
 // Places to look at; tests give a directory tree and a device of their own.
 struct Places {
   std::filesystem::path root = "/";  // above sys, proc and lib
-  std::string kernel_release;        // as uname -r
+  std::string kernel_release;        // the output of uname -r
   DeviceOpener open_device;
 };
 Places ThisMachine();

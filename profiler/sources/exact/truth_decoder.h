@@ -91,7 +91,7 @@ class TruthDecoder {
   Status ReadNotFollowed(std::span<const char> record);
 
   std::string name_;
-  std::vector<char> buffer_;  // from offset_ on
+  std::vector<char> buffer_;  // bytes from offset_ on
   std::uint64_t offset_ = 0;
   std::optional<Error> error_;
   std::optional<TruthOrigin> origin_;

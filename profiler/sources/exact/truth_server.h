@@ -54,12 +54,12 @@ class TruthServer {
     UniqueFd fd;
     std::size_t stream = 0;
     TruthDecoder decoder;
-    std::optional<std::uint64_t> last_index;  // of the epochs that it has sent
+    std::optional<std::uint64_t> last_index;  // index of its latest epoch
     MonotonicTime open_since;                 // the end of the last of them, or its beginning
     MonotonicTime last_heard;
-    bool recognised = false;  // as the successor of one in closed_, or of none
+    bool recognised = false;  // known to be the successor of one in closed_, or of none
     bool left = false;        // for a program that is not followed
-    // By target, those that were ever accessed.
+    // Each target's mappings that were ever accessed.
     std::map<std::uint32_t, std::vector<Mapping>> layouts;
   };
 
@@ -85,7 +85,7 @@ class TruthServer {
   std::vector<Connection> connections_;
   std::vector<Connection> closed_;  // their processes may connect anew
   std::size_t accepted_ = 0;
-  std::optional<std::uint64_t> highest_index_;  // of the epochs that any has sent
+  std::optional<std::uint64_t> highest_index_;  // index of the latest epoch of any connection
   TruthAssembler assembler_;
   std::vector<Error> complaints_;
   std::vector<char> buffer_;

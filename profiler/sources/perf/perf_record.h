@@ -29,7 +29,7 @@ struct UserRegisters {
 extern const std::uint64_t kUserRegisterMask;
 
 struct PerfSample {
-  bool kernel_mode = false;  // what the sample's ip, not its user registers, was in
+  bool kernel_mode = false;  // the mode of the sample's ip, not of its user registers
   std::uint64_t ip = 0;
   Pid process;
   Tid thread;

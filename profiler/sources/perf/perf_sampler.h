@@ -64,7 +64,7 @@ class PerfSampler : public Source {
   MonotonicTime epoch_start_;
   MonotonicTime active_since_;
   std::chrono::nanoseconds active_time_{0};
-  std::uint64_t lost_ = 0;  // as records tell
+  std::uint64_t lost_ = 0;  // samples that lost records report
   std::uint64_t lost_samples_before_ = 0;
   std::uint64_t throttled_ = 0;
   std::uint64_t corrupt_bytes_before_ = 0;

@@ -109,7 +109,7 @@ class TaskEvents {
   std::uint64_t lost_by_closed_ = 0;  // families
   std::optional<NamedEvent> counted_;
   double count_ = 0;            // since the last TakeCount()
-  bool count_is_known_ = true;  // likewise: of all threads
+  bool count_is_known_ = true;  // for all threads, since the last TakeCount()
   bool enabled_ = true;
 };
 
