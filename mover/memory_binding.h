@@ -57,10 +57,11 @@ class MemoryBinding {
 // - default and local bind nothing.
 // - bind leaves its nodes to choose from.
 // - interleave and prefer with their variants, and unknown policies, are the user's own placement:
-// such pages stay where they are.
-// numa_maps tells the policy of a mapping, or the main thread's if the mapping has none. Memory
+//   such pages stay where they are.
+//
+// numa_maps reports the policy of a mapping, or the main thread's if the mapping has none. Memory
 // that it does not list, such as later mappings, is taken to be bound like the main thread's stack.
-// For files and shared memory with policies by range it tells the first policy. It truncates long
+// For files and shared memory with policies by range it reports the first policy. It truncates long
 // lists of nodes; such pages stay, too.
 //
 // The kernel walks all page tables for it. That takes some 70 ns for each resident page, 18 ms for

@@ -12,8 +12,8 @@ namespace tmprof {
 
 // Pages that are equally hot.
 struct Heat {
-  double score;     // of each page: the order of choice; pages of score 0 are never chosen
-  double accesses;  // of each page, up to a factor of all
+  double score;     // per page: the order of choice; pages of score 0 are never chosen
+  double accesses;  // per page, up to a factor of all
   double pages;
 };
 

@@ -13,7 +13,7 @@ namespace tmprof {
 
 // Spans in the order of choice: each choice holds the spans of those before it, and more.
 struct ChosenSpans {
-  std::vector<PageCount> capacities;  // of the choices, ascending
+  std::vector<PageCount> capacities;  // one per choice, ascending
   std::vector<PageKey> key;           // ascending
   std::vector<std::uint32_t> span_pages;
   // The first one that holds the span; the number of choices: none does.

@@ -15,10 +15,11 @@
 
 namespace tmprof {
 
-// By RankModel::kRate every row of the whole trace has an estimate in every epoch, even if its
-// pages were not looked at in the epoch. It is that of the step around the epoch (StepEstimates),
-// shared out by the CPU time of its target. By kSum and by exact sources an epoch has its own
-// counts, and is a step of its own.
+// The estimates of each epoch of a whole trace. With RankModel::kRate every row of the trace has an
+// estimate in every epoch, even if its pages were not looked at in the epoch. It is a part of the
+// estimate for the step around the epoch (StepEstimates): the epoch's part of the CPU time that the
+// target used in that step. With kSum and with exact sources an epoch has its own counts, and is a
+// step of its own.
 class EpochEstimates {
  public:
   // `ranker` has absorbed all epochs; it must stay.

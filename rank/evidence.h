@@ -19,7 +19,8 @@ namespace tmprof {
 struct Evidence {
   double looks = 0;  // A-bit reads of each base page, added up
   double references = 0;
-  // First accesses that later reads of a visit found, or found by an unknown read.
+  // First accesses that were found after the first read of a visit, or for which it is unknown
+  // which read found them.
   double first_accesses = 0;
   // Target CPU time of each base page watched for these, added up. A visit that ended with a find
   // counts up to the middle between the read that found and the one before.
@@ -41,7 +42,7 @@ struct Evidence {
   double load_samples = 0;
   double store_samples = 0;
   double accesses = 0;  // exact
-  double misses = 0;    // of the accesses, in the modelled LLC; 0, too, where none was modelled
+  double misses = 0;    // accesses that missed the modelled LLC; 0, too, if none was modelled
 
   double samples() const { return load_samples + store_samples; }
   double all_page_seconds_at_risk() const { return page_seconds_at_risk + first_read_page_seconds; }
@@ -125,8 +126,8 @@ class EvidenceWalk {
 
   const EvidenceTable* table_;
   const Keeps* keeps_;
-  Keep keep_;                       // of `target_`
-  std::optional<TargetId> target_;  // of the last row asked for
+  Keep keep_;                       // how much of the evidence of `target_` is kept
+  std::optional<TargetId> target_;  // target of the last row asked for
   std::size_t row_ = 0;
   std::uint64_t taken_ = 0;  // pages of that row already handed out
 };

@@ -59,8 +59,8 @@ class Curve {
         const Class& each = classes_[c];
         if (each.pages == 0) continue;
         const bool is_looked_at = kinds_[each.kind].looked_at();
-        double estimate = 0;  // of the rate; orders the ranking
-        double mean = 0;      // of the rate, if the grid stands for `rates`
+        double estimate = 0;  // estimated rate; orders the ranking
+        double mean = 0;      // mean rate, if the grid stands for `rates`
         const auto add = [&](std::uint32_t kind, double chance) {
           if (ranking_prior != nullptr) estimate += chance * MeanRate(kind, *ranking_prior);
           std::ranges::fill(posterior, 0.0);

@@ -38,9 +38,9 @@ class HitRateTeller {
   void Choose();
 
   RankSource source_;
-  std::vector<PageCount> capacities_;  // as given
+  std::vector<PageCount> capacities_;  // in the order given
   Ranker ranker_;
-  ChosenSpans chosen_;        // by the knowledge of the last epoch that ranked a page
+  ChosenSpans chosen_;        // best spans known after the last epoch that ranked a page
   JudgedHistory by_bits_;     // used unless the source is kMemory
   JudgedSamples by_samples_;  // used if it is kMemory
 };

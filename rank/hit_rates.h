@@ -30,7 +30,7 @@ struct HitRate {
 struct HitRates {
   PageCount capacity;
   PageCount pages;    // pages that these hit rates cover
-  PageCount unknown;  // the part of these that is unknown
+  PageCount unknown;  // those of `pages` that are resident but were not looked at
   // The best placement's hit rate, read off the fitted distribution of rates: no page needs to be
   // known. nullopt: no accessed bit was read, no program used CPU time, or too few accesses to
   // memory were sampled for hit rates of these.

@@ -59,7 +59,7 @@ class JudgedHistory {
   std::uint64_t group_pages_ = 16;    // until there are many groups
   std::vector<TargetPages> targets_;  // ascending
   double pages_judged_ = 0;
-  double pages_begun_before_ = 0;  // of probes from before their epoch
+  double pages_begun_before_ = 0;  // pages of probes that began before their epoch
 };
 
 }  // namespace tmprof

@@ -64,11 +64,11 @@ class KnownEvidence {
   std::uint64_t with_accesses_ = 0;     // epochs of those with pages
   bool bits_ = false;                   // were read
   bool samples_ = false;                // were taken
-  double samples_watched_ = 0;          // of epochs with a sampler on
+  double samples_watched_ = 0;          // time of epochs with a sampler on
   bool samples_of_time_ = false;        // some samples are
   bool samples_are_of_memory_ = false;  // a sampler of accesses to memory was there
   bool enough_are_looked_at_ = false;   // samples of pages whose accessed bits were read
-  PartedEvidence evidence_;             // of all epochs, until they are enough
+  PartedEvidence evidence_;             // evidence of all epochs, until they are enough
 };
 
 }  // namespace tmprof

@@ -65,7 +65,7 @@ struct MemoryKind {
   MemoryRow row;  // `times`: the number of rows
   double score_seconds;
   double cpu_seconds;
-  double score = 0;  // of each page: the order of choice; pages of score 0 are never chosen
+  double score = 0;  // per page: the order of choice; pages of score 0 are never chosen
 };
 
 std::vector<MemoryKind> MemoryKindsOf(const RatedRows& rated, std::span<const MemoryRow> rows) {
@@ -155,7 +155,7 @@ class MemoryCurve {
  private:
   struct Share {
     double mean = 0;
-    double variance = 0;  // by the worths of single pages
+    double variance = 0;  // due to the worths of single pages
   };
 
   static std::vector<MemoryRow> RowsOf(const std::vector<MemoryKind>& kinds) {
@@ -268,9 +268,9 @@ class MemoryCurve {
   std::span<const PageCount> capacities_;
   std::vector<MemoryKind> kinds_;  // those of the highest score first
   MemoryWeights weights_;
-  std::map<double, Spread> spreads_;  // by shape
+  std::map<double, Spread> spreads_;  // key: shape
   double unknown_pages_ = 0;
-  std::map<TargetId, double> unknown_parts_;  // by target: unknown pages for each looked-at page
+  std::map<TargetId, double> unknown_parts_;  // per target: unknown pages for each looked-at page
   UnknownAccesses unknown_;                   // means over the draws so far
   double blocks_ = 0;                         // that were looked at
 };

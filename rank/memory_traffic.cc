@@ -37,7 +37,7 @@ std::optional<double> DetailOf(const SourceStatus& source, std::string_view name
 void AddPairs(const SourceStatus& source, SamplePairs& sum) {
   const std::optional<double> pairs = DetailOf(source, kPagePairs);
   const std::optional<double> of_one_line = DetailOf(source, kLinePairs);
-  if (!pairs || !of_one_line) return;  // of an older version
+  if (!pairs || !of_one_line) return;  // written by an older version
   sum.samples += static_cast<double>(source.observations.value_or(0));
   sum.pairs += *pairs;
   sum.of_one_line += *of_one_line;

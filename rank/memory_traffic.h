@@ -14,7 +14,7 @@ namespace tmprof {
 bool HasSamplesOfTime(const EpochProfile& epoch);
 
 struct SamplePairs {
-  double samples = 0;  // of time, of all pages
+  double samples = 0;  // samples of time, on all pages
   double pairs = 0;    // the first two of a page (base/sample_pairs.h)
   double of_one_line = 0;
 };
@@ -22,7 +22,7 @@ struct SamplePairs {
 // Misses that a counter counted without sampling any (base/sample_pairs.h).
 struct CountedMisses {
   double misses = 0;
-  double cpu_seconds = 0;  // of all targets while it counted
+  double cpu_seconds = 0;  // CPU time of all targets while it counted
 };
 
 // Tells how many accesses to memory a sample stands for, and how samples of time are spread over
@@ -48,8 +48,8 @@ class SampleScale {
   std::optional<double> accesses_per_sample_;
   bool is_mixed_ = false;
   bool has_samples_of_time_ = false;
-  SamplePairs pairs_;      // of all epochs, the latest of which count most
-  CountedMisses counted_;  // of all epochs, the latest of which count most
+  SamplePairs pairs_;      // sums over all epochs, the latest of which count most
+  CountedMisses counted_;  // sums over all epochs, the latest of which count most
 };
 
 class MemoryTraffic {

@@ -251,7 +251,7 @@ bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, const MemoryScal
   const SamplePairs& pairs = scale.pairs;
   struct OfRate {
     double pages = 0;
-    double seen = 0;  // of these, weighed by the part of their accesses that is not hidden
+    double seen = 0;  // these pages, weighed by the part of their accesses that is not hidden
   };
   std::map<double, OfRate> by_rate;
   std::map<TargetId, double> speed;

@@ -94,9 +94,9 @@ class MemoryWeights {
 
   double units_per_sample_ = 1;
   MemoryBasis basis_ = MemoryBasis::kProportion;
-  std::vector<double> chances_;  // of the models of the cache, one of which is right
+  std::vector<double> chances_;  // chances of the models of the cache, one of which is right
   std::map<TargetId, MemoryWorth> of_target_;
-  std::optional<MemoryWorth> all_;  // of targets that are not in of_target_
+  std::optional<MemoryWorth> all_;  // for targets that are not in of_target_
 };
 
 }  // namespace tmprof

@@ -54,7 +54,7 @@ struct Fit {
 Fit FitWalk(std::span<const Counted> counted, double mean_worth, double slope, double step) {
   const std::size_t count = counted.size();
   const double precision = 1 / (step * step);
-  const auto drift = [&](std::size_t i) {  // from i to i + 1
+  const auto drift = [&](std::size_t i) {  // the step from i to i + 1
     return slope * (counted[i + 1].log_rate - counted[i].log_rate);
   };
   const auto objective = [&](const std::vector<double>& at) {

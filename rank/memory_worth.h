@@ -20,7 +20,7 @@ struct SampledPages {
   double pages = 0;    // > 0
   double seconds = 0;  // in which each could be sampled
   double samples = 0;
-  double times = 1;  // so many times there are as many pages with as many samples
+  double times = 1;  // number of rows with as many pages and samples
 };
 
 // The caches decide what an access rate is worth: the fastest pages of a program may never leave
@@ -41,7 +41,7 @@ class MemoryWorth {
   struct ModelledCache {
     CacheModel model;
     double samples_per_access;
-    double chance;  // of being right
+    double chance;  // chance that it is right
   };
   // Assumes that one of these models is right; their chances sum to 1. `speed`: seconds of the
   // models' clock in a second in which pages are accessed at their rates.
@@ -81,7 +81,7 @@ class MemoryWorth {
     double slope;
     double precision;
     std::vector<double> log_worth;
-    std::vector<double> pivot;  // of the posterior's precision matrix, by elimination
+    std::vector<double> pivot;  // pivots of the posterior's precision matrix, by elimination
   };
 
   // The models of the cache that stand in for samples.
@@ -100,7 +100,7 @@ class MemoryWorth {
 
   std::optional<Cached> cached_;  // instead of all that follows, but for the shape
   std::vector<Class> classes_;    // ascending by rate
-  double slope_ = 0;              // of the logarithms, beyond the outermost classes
+  double slope_ = 0;              // slope of the logarithms beyond the outermost classes
   double slowest_ = 0;            // stands for all slower rates, those of 0 included
   // Worths of pages of one rate are spread about their mean by a Gamma distribution of this shape.
   double shape_ = 0;

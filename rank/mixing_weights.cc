@@ -241,7 +241,7 @@ class Fit {
   // Returns the largest tried part of the step that makes all observations together likelier by
   // enough; 0: not even a short one does.
   double ShareOfTheWay(const std::vector<double>& there) const {
-    std::vector<double> growth(rows_.size());  // of a row's mass, all the way
+    std::vector<double> growth(rows_.size());  // relative growth of each row's mass, all the way
     double promised = 0;
     for (std::size_t k = 0; k < rows_.size(); ++k) {
       const LikelihoodRow& row = rows_[k];

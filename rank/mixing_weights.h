@@ -12,7 +12,7 @@ namespace tmprof {
 
 // Similar observations, joined. Candidates outside [begin, end) are impossible.
 struct LikelihoodRow {
-  const double* likelihood;  // by candidate; up to a factor
+  const double* likelihood;  // one per candidate; up to a factor
   std::size_t begin;
   std::size_t end;
   double observations;

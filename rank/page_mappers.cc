@@ -16,7 +16,7 @@ namespace {
 
 struct PartOfFile {
   TargetId target;
-  VpnRange pages;  // of the file
+  VpnRange pages;  // pages of the file
 };
 
 VpnRange ShownBy(const SharedPages::Part& part) {

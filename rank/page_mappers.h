@@ -28,9 +28,9 @@ class PageMappers {
   };
   struct File {
     TargetId name;
-    std::size_t first_mapper;  // of mappers()
+    std::size_t first_mapper;  // index into mappers()
     std::size_t end_mapper;
-    std::size_t first_piece;  // of pieces()
+    std::size_t first_piece;  // index into pieces()
     std::size_t end_piece;
   };
   // Pages with the same rows and mappings. A row or mapping holds all of a piece or none of it.
@@ -39,7 +39,7 @@ class PageMappers {
     std::uint32_t pages;
   };
   struct Row {
-    std::uint32_t row;  // of the table
+    std::uint32_t row;  // row of the table
     std::uint32_t mapper;
     std::uint32_t first_piece;
     std::uint32_t end_piece;
@@ -52,7 +52,7 @@ class PageMappers {
 
   bool empty() const { return pieces_.empty(); }
   const std::vector<File>& files() const { return files_; }        // ascending by name
-  const std::vector<Mapper>& mappers() const { return mappers_; }  // of a file: ascending by target
+  const std::vector<Mapper>& mappers() const { return mappers_; }  // ascending by target in a file
   const std::vector<Piece>& pieces() const { return pieces_; }     // ascending by name
   const std::vector<Row>& rows() const { return rows_; }           // ascending by row
   // Returns true if the row of the table is one of rows(). Rows are asked for in ascending order:
@@ -74,7 +74,7 @@ class PageMappers {
     PageKey name;
     std::uint32_t pages;
     std::uint32_t row;
-    std::uint32_t at;  // of rows_
+    std::uint32_t at;  // index into rows_
   };
 
   // `edges`: where mappings begin or end, by file.
@@ -87,7 +87,7 @@ class PageMappers {
   std::vector<Mapper> mappers_;
   std::vector<Piece> pieces_;
   std::vector<Row> rows_;
-  std::vector<std::uint32_t> first_row_of_;  // by piece, and one more: places in row_of_
+  std::vector<std::uint32_t> first_row_of_;  // one per piece, and one more: places in row_of_
   std::vector<std::uint32_t> row_of_;
 };
 

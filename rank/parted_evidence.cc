@@ -146,7 +146,7 @@ void PartedEvidence::JoinPages(const PartedEvidence& older, const Keeps& keeps,
   const Keeps all;
   Source sources[] = {
       {&older.pages_, &keeps, true}, {&apart_, &all, true}, {&newer.pages_, &all, false}};
-  std::size_t row = 0;  // of spans_
+  std::size_t row = 0;  // a row of spans_
   struct {
     double told_apart = 0;  // pages, before
     double samples = 0;     // samples of these pages

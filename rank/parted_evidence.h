@@ -61,7 +61,7 @@ class PartedEvidence {
   EvidenceTable spans_;
   EvidenceTable pages_;
   EvidenceTable parted_;
-  std::vector<std::uint32_t> span_of_;  // by row of parted_
+  std::vector<std::uint32_t> span_of_;  // one per row of parted_
   EvidenceTable apart_;                 // pages that regions of the last Join() have come to cover
   Repeats repeats_;                     // over all evidence that was joined, faded
 };

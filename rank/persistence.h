@@ -57,7 +57,7 @@ class Persistence {
   double changed_for_seconds_ = -1;
   bool probed_ = false;
   double visits_ = 0;          // faded
-  double waited_seconds_ = 0;  // of all these visits, faded
+  double waited_seconds_ = 0;  // sum over these visits, faded
   double mean_seconds_ = kAssumedSecondsOfSamples;
 };
 

@@ -424,7 +424,7 @@ std::vector<UnknownPages> Ranker::UnknownBeside(const EvidenceTable& table,
   // The rest of a target's resident pages may be shared. The largest such rest is the least number
   // of shared pages that were touched. Each target is taken to have touched known and unknown ones
   // alike.
-  std::map<TargetId, double> mapped;  // of targets that share pages: known ones
+  std::map<TargetId, double> mapped;  // known pages of targets that share pages
   std::map<TargetId, double> shared;
   double touched = joins ? pages_.known_pages() : 0;
   for (const auto& [target, resident] : resident_of_) {

@@ -83,11 +83,11 @@ struct Estimates {
   Scores score;
   // Standard deviation of each score, relative to it: 0.5 is +-50 %. Infinite where the score is 0.
   std::vector<double> relative_sd;
-  // The same without the error of a process's share, for sums over all rows of shared pages.
-  // Empty: it is in none of them.
+  // The same without the error of a process's share, for sums over all rows of shared pages. Empty:
+  // `relative_sd` holds no such error.
   std::vector<double> relative_sd_of_page = {};
   // kMemory: the modelled cache has room for all pages, but accesses to memory were counted or
-  // sampled. So each access counts the same.
+  // sampled. Each access then counts the same.
   bool cache_is_refuted = false;
 };
 
@@ -118,13 +118,13 @@ class Ranker {
     Memory memory = Memory::kThisEpoch;
     std::chrono::nanoseconds half_life{0};  // kHalfLife: > 0; of a target's own time
     bool follow_changes = true;             // kRate that remembers: suspect that rates change
-    // kMemory: size of the last-level cache. A model of it tells which accesses reach memory if too
-    // few of them were sampled. nullopt: there is no such model.
+    // kMemory: size of the last-level cache. If too few accesses to memory were sampled, a model of
+    // this cache estimates which accesses reach memory. nullopt: there is no such model.
     std::optional<std::uint64_t> llc_bytes = std::nullopt;
   };
 
-  // Without being told: `rate` remembers for as long as it learns that rates last; `sum` forgets
-  // each epoch, as in the paper.
+  // Returns the options if the user sets none: `rate` remembers for as long as it learns that rates
+  // last; `sum` forgets each epoch, as in the paper.
   static Options DefaultOptions(RankModel model);
 
   explicit Ranker(const Options& options);
@@ -142,9 +142,9 @@ class Ranker {
   // evidence of all of them. Each process's row then has the part that is the process's
   // (shared_rates.h).
   // - kRate: estimated accesses within the last absorbed epoch, or expected samples if no bit was
-  // ever read.
-  // - kMemory: estimated accesses to memory within that epoch, or expected samples if no sampler
-  // has told what a sample stands for.
+  //   ever read.
+  // - kMemory: estimated accesses to memory within that epoch, or expected samples if it is unknown
+  //   how many accesses a sample stands for.
   // - kSum: plain counts; for kMemory those of samples.
   // - Exact sources: their counts, which a half-life does not carry over.
   Scores Score(RankSource source) const;
@@ -193,7 +193,7 @@ class Ranker {
     double score = 0;
     double relative_sd = 0;
   };
-  using PageEstimates = std::vector<PageEstimate>;  // by row of pages_.pages()
+  using PageEstimates = std::vector<PageEstimate>;  // one per row of pages_.pages()
 
   bool FollowsChanges() const;
   bool KnowsBits() const;              // some accessed bit was read
@@ -222,8 +222,8 @@ class Ranker {
 
   Options options_;
   PartedEvidence evidence_;
-  PartedEvidence spare_;   // from before that; the next one is built in its memory
-  PartedEvidence latest_;  // of the last profile alone, if more is remembered
+  PartedEvidence spare_;   // the evidence before; the next one is built in its memory
+  PartedEvidence latest_;  // evidence of the last profile alone, if more is remembered
   JoinedPages pages_;      // kRate
   TargetTimes times_;      // CPU time within the last epoch; watched time remembered like evidence
   RateChanges changes_;    // kRate that remembers and follows changes
@@ -233,8 +233,8 @@ class Ranker {
   // kMemory by a model of the cache discounts them. They are forgotten with the evidence of their
   // pages.
   Streams streams_;
-  std::optional<PageCount> resident_;          // of live targets, as last told
-  std::map<TargetId, PageCount> resident_of_;  // of each target, as last told
+  std::optional<PageCount> resident_;          // pages of live targets, as last reported
+  std::map<TargetId, PageCount> resident_of_;  // pages of each target, as last reported
 };
 
 }  // namespace tmprof

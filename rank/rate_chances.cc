@@ -30,7 +30,7 @@ constexpr double kHidden = 3;
 
 // A reading of the grid decides which of its points reach each rate, and how fast they are.
 struct Reading {
-  std::vector<std::size_t> first_point;  // by rate asked
+  std::vector<std::size_t> first_point;  // one per rate asked
   double idle_factor = 1;
 };
 
@@ -147,7 +147,7 @@ class Teller {
   const std::vector<double>& grid_;
   RateChain chain_;
   std::vector<std::vector<float>>
-      idle_;  // by age, empty if not asked: row-major, a row of rates for each step
+      idle_;  // one per age, empty if not asked: row-major, a row of rates for each step
 };
 
 struct Shares {

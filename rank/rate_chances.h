@@ -19,7 +19,7 @@ struct ChanceQuestions {
   // Accesses per second of a base page: how likely does a page reach each of them, in each step?
   std::vector<double> rates;
   std::vector<bool>
-      is_asked;  // by target: others have no answers, but tell how rates are distributed
+      is_asked;  // per target: others have no answers, but show how rates are distributed
   // For each target and each age: the CPU time of each step that lies within that age of the
   // target's end. The question is how likely a page was not accessed in that time.
   std::vector<std::vector<std::vector<double>>> idle_cpu_seconds;
@@ -30,7 +30,7 @@ struct ChanceQuestions {
 // Each base page of one span has these chances.
 struct SpanChances {
   std::vector<double> reaches;  // row-major, a row of rates for each step; 0 if the target rested
-  std::vector<double> idle;     // by age; accesses that were seen in that time are not considered
+  std::vector<double> idle;  // one per age; accesses that were seen in that time are not considered
 };
 
 // A share of all base pages. The evidence leaves low to high possible (90 %).
@@ -45,7 +45,7 @@ struct ChanceBounds {
   bool is_steady = false;  // rates last throughout: there is one step, of the whole time
   std::vector<ShareBounds>
       reaches;                    // row-major, as SpanChances has them; pages of targets that ran
-  std::vector<ShareBounds> idle;  // by age
+  std::vector<ShareBounds> idle;  // one per age
 };
 
 // It gets the chances of each span that is asked about, in their order.
@@ -54,7 +54,7 @@ using VisitChances = std::function<void(std::size_t span, const SpanChances& cha
 // One target in each step.
 struct TargetSteps {
   std::vector<double> cpu_seconds;  // used in the step
-  std::vector<double> middles;      // of each step, in seconds of the target's own age, ascending
+  std::vector<double> middles;  // the steps' middles, in seconds of the target's own age, ascending
 };
 
 struct ChancesInput {

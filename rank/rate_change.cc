@@ -105,10 +105,10 @@ class Predictions {
   }
 
   const Mixture* mixture_;
-  std::vector<double> seen_log_rates_;  // of one piece; kept for its memory
+  std::vector<double> seen_log_rates_;  // for one piece; kept for its memory
   std::unordered_map<std::uint64_t, Prediction> given_;
-  std::vector<Prediction> drawn_anew_;        // by kind
-  std::vector<std::vector<double>> blurred_;  // by kind; empty: nobody asked
+  std::vector<Prediction> drawn_anew_;        // one per kind
+  std::vector<std::vector<double>> blurred_;  // one per kind; empty: nobody asked
   std::vector<double> around_;                // weights, by points from a rate
 };
 
@@ -173,7 +173,7 @@ Keeps RateChanges::KeepsAfter(const Ages& ages, bool lists_targets) const {
 void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const EvidenceTable& newer,
                          const Ages& ages, EvidenceTable& joined, bool forgets_gone) {
   struct Span {
-    std::size_t row;  // of `joined`
+    std::size_t row;  // a row of `joined`
     double keep;
     double unprobed;    // seconds
     double drawn_anew;  // the chance, before anything is seen
@@ -203,7 +203,7 @@ void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const E
   double age = 0;
   Persistence* persistence = nullptr;
   bool is_probed = false;                           // the target, in this epoch
-  std::map<TargetId, Persistence> persistence_now;  // of targets with rows
+  std::map<TargetId, Persistence> persistence_now;  // key: targets with rows
   for (std::size_t row = 0; row < joined.size(); ++row) {
     const PageKey key = joined.key[row];
     const std::uint32_t pages = joined.span_pages[row];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spans whose access rate is no longer what older accessed bits tell of. It is derived in
+// Spans whose access rate may have changed since older accessed bits were read. It is derived in
 // docs/design/changing-rates.md. Only rank/ uses it.
 
 #pragma once
@@ -27,20 +27,23 @@ struct SuspectedChanges {
 class RateChanges {
  public:
   // Evidence weighs as much as the chance that its target's rates have lasted since. That of a
-  // target that `ages` does not list fades soon: the target is gone. `lists_targets` is false where
-  // nobody tells which targets are there.
+  // target that `ages` does not list fades soon: the target is gone. `lists_targets` is false if no
+  // source reports which targets are there.
   Keeps KeepsAfter(const Ages& ages, bool lists_targets) const;
 
-  // `older` is all evidence up to now, which weighs `keeps` beside `newer`. `joined` is both
-  // (Join), and the next call's `older`. `ages`: how much older `older` is at the end of `newer`.
-  // The longer a span was not probed, the less likely its rate has lasted. If the older hypothesis
-  // has only some of the bits, these replace all bits in `joined`. Spans that are not in it as they
-  // were are no longer suspected. If `forgets_gone`, evidence is removed for spans that were unseen
-  // for much longer than others of their target wait for a probe.
+  // Weighs the two hypotheses of each span anew by the epoch's evidence `newer`. `older` is the
+  // evidence before it, and `keeps` the part of `older` that still counts. `joined` holds their sum
+  // (Join), and is `older` in the next call. `ages`: by how much each target has aged since
+  // `older`. The longer a span was not probed, the less likely its rate has lasted. A span may drop
+  // the hypothesis that its rate has always lasted. The older one that is left has only the bits
+  // since a change: they then replace the span's bits in `joined`. A span that is not in `joined`
+  // with the same bounds is no longer suspected. If `forgets_gone`, evidence is removed for spans
+  // that were unseen for much longer than others of their target wait for a probe.
   void Absorb(const EvidenceTable& older, const Keeps& keeps, const EvidenceTable& newer,
               const Ages& ages, EvidenceTable& joined, bool forgets_gone = false);
 
-  // `before` was the last `joined`; `now` is the next `older`, of other spans.
+  // Carries the times since each span's last probe over to other spans. `before` was the last
+  // `joined`; `now` is the next `older`.
   void Follow(const EvidenceTable& before, const EvidenceTable& now);
 
   const SuspectedChanges& suspected() const { return suspected_; }

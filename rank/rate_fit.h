@@ -58,7 +58,7 @@ class RateKinds {
 
 // Rates of so few pages that they may explain an accident alone.
 enum class Rare : std::uint8_t {
-  kDropped,  // so that equal pages rank alike
+  kDropped,  // makes equal pages rank alike
   kKept,     // few pages may have many of all accesses
 };
 
@@ -88,7 +88,7 @@ class Mixture {
                                    std::span<const double> column) const;
 
   // Columns over the grid.
-  const std::vector<double>& rates() const { return rates_; }  // of one base page, ascending
+  const std::vector<double>& rates() const { return rates_; }  // rates of one base page, ascending
   const std::vector<double>& log_rates() const { return log_rates_; }
   const std::vector<double>& prior() const { return prior_; }     // sums to 1
   std::span<const double> Likelihood(std::uint32_t kind) const {  // the best is 1

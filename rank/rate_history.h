@@ -21,7 +21,7 @@ class RateChain;
 
 // Parallel to the spans added.
 struct AccessEstimates {
-  std::vector<double> accesses;  // of one base page, over all steps
+  std::vector<double> accesses;  // accesses of one base page, over all steps
   // Never too small: as if the errors of all steps went together.
   std::vector<double> relative_sd;
 };
@@ -40,7 +40,7 @@ class RateHistory {
   struct PartOfStep {
     std::size_t span;  // in the order added
     std::size_t step;
-    double accesses;  // of one base page
+    double accesses;  // accesses of one base page
     double relative_sd;
   };
   // `visit` gets each part, unless it is null or rates last throughout: CPU time alone then shares

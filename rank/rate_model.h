@@ -28,7 +28,7 @@ struct RateEvidence {
   double seconds_watched = 0;  // time the sampler was on; 0: it was off
 
   bool looked_at() const { return seconds_at_risk > 0 || first_read_seconds > 0; }
-  void Add(const RateEvidence& more);  // of the same span
+  void Add(const RateEvidence& more);  // adds evidence of the same span
   // Tells of a clock that runs `factor` times as fast.
   void ScaleTimes(double factor);
 };
@@ -42,8 +42,8 @@ struct SampleResponse {
 
 // Columns parallel to the evidence given.
 struct RateEstimates {
-  std::vector<double> accesses_per_second;  // of one base page, mean of the posterior
-  std::vector<double> relative_sd;          // of that posterior: 0.5 is +-50 %
+  std::vector<double> accesses_per_second;  // rate of one base page, mean of the posterior
+  std::vector<double> relative_sd;          // spread of that posterior: 0.5 is +-50 %
   // If no bits were read at all, the unit of the rates is samples, not accesses.
   SampleResponse response;
 };

@@ -19,7 +19,7 @@ struct RatedRow {
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
   PageKey key;
-  std::uint32_t row = 0;  // of the table that it was made from; of a file: of JoinedPages::pages()
+  std::uint32_t row = 0;  // a row of the table it was made from; a file's: of JoinedPages::pages()
   std::uint32_t pages = 0;
   std::uint32_t kind = 0;
   // The evidence since the rate is suspected to have changed (kNone: no suspicion), and the chance

@@ -153,8 +153,8 @@ std::vector<double> SharedRates::SumByPiece(std::span<const double> by_mapper) c
 void SharedRates::FindVariances(const PageMappers& mappers, const SeenByPiece& seen,
                                 std::span<const double> clock) {
   UnseenWalk walk(seen.unseen);
-  OpenSum watched_sum;   // of activity x time, a page
-  OpenSum clock_square;  // of products, times the variance of the activity
+  OpenSum watched_sum;   // sum of activity x time, a page
+  OpenSum clock_square;  // sum of products, times the variance of the activity
   OpenSum clock_watched;
   OpenSum watched_square;
   for (std::size_t piece = 0; piece < variance_.size(); ++piece) {
@@ -215,7 +215,7 @@ void SharedRates::Learn(const PageMappers& mappers, const PageMappers::File& fil
   struct Counts {
     double found = 0;
     double expected = 0;
-    double information = 0;    // of the logarithm of the activity
+    double information = 0;    // information on the logarithm of the activity
     std::int64_t watched = 0;  // on so many pieces
   };
   std::vector<Counts> counts(file.end_mapper - file.first_mapper);

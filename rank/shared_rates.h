@@ -28,7 +28,7 @@ class SharedRates {
     // An open Edge holds the mapper on this piece, and the time watched, too.
     bool is_unseen = false;
     double found = 0;         // accesses
-    double page_seconds = 0;  // of the mapper's CPU time in which they were looked for; 0: never
+    double page_seconds = 0;  // CPU time of the mapper in which they were looked for; 0: never
   };
   // The start or the end of a run of pieces that a mapping shows, but in whose page table nobody
   // looked for them.
@@ -41,7 +41,7 @@ class SharedRates {
   // there, unless it is known to have no page.
   struct SeenByPiece {
     std::vector<Seen> seen;
-    std::vector<std::size_t> first;  // by piece, and one more: places in `seen`
+    std::vector<std::size_t> first;  // one per piece, and one more: places in `seen`
     std::vector<Edge> unseen;        // ascending by piece; they close what they open
     // Each mapper has the time in which samples that tell its activity watched each page.
     std::vector<double> watched;
@@ -97,12 +97,12 @@ class SharedRates {
   void FindVariances(const PageMappers& mappers, const SeenByPiece& seen,
                      std::span<const double> clock);
 
-  std::vector<std::uint32_t> mapper_of_;      // of rows, except for those that an edge holds
-  std::vector<std::size_t> first_mapper_of_;  // by piece, and one more: places in mapper_of_
+  std::vector<std::uint32_t> mapper_of_;  // the rows' mappers, except for those that an edge holds
+  std::vector<std::size_t> first_mapper_of_;  // one per piece, and one more: places in mapper_of_
   std::vector<Edge> unseen_;
-  std::vector<double> activity_;           // by mapper
+  std::vector<double> activity_;           // one per mapper
   std::vector<double> activity_variance_;  // relative
-  std::vector<double> part_of_clock_;      // by piece
+  std::vector<double> part_of_clock_;      // one per piece
   std::vector<double> variance_;
 };
 

@@ -73,7 +73,7 @@ class SharedSpans {
   // the file's clock. The rate is left out.
   struct Sampled {
     MemoryRow row;
-    double cpu_seconds;  // of the file's clock
+    double cpu_seconds;  // on the file's clock
   };
   const Sampled& SampledOf(std::size_t span) const { return sampled_[span]; }
 
@@ -107,10 +107,10 @@ class SharedSpans {
   std::vector<Step> steps_;
   PageMappers mappers_;
   SharedRates rates_;
-  std::vector<std::uint32_t> piece_of_;  // by span
-  std::vector<Sampled> sampled_;         // by span
+  std::vector<std::uint32_t> piece_of_;  // one per span
+  std::vector<Sampled> sampled_;         // one per span
   std::vector<double> cpu_seconds_;      // row-major: the mappers of a step together
-  std::vector<double> all_cpu_seconds_;  // by mapper
+  std::vector<double> all_cpu_seconds_;  // one per mapper
 };
 
 }  // namespace tmprof

@@ -77,7 +77,7 @@ class Streams {
     double visits = 0;
     double finds = 0;
     double soon_finds = 0;      // finds far sooner than the page's rate predicts
-    double soon_by_chance = 0;  // so many are expected where nothing comes in bursts
+    double soon_by_chance = 0;  // number expected if no accesses come in bursts
     double excess = 0;          // squares of what was not predicted, less the finds
     double excess_of_one = 0;   // the same if all pages were always found together
 
@@ -99,7 +99,7 @@ class Streams {
   void ForgetWithin(PageKey first, PageCount pages);
   void LookAtBlock(const PageColumns& pages, std::size_t begin, std::size_t end);
 
-  std::map<PageKey, Block> blocks_;  // by their first page
+  std::map<PageKey, Block> blocks_;  // key: the first page
 };
 
 }  // namespace tmprof

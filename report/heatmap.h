@@ -45,10 +45,11 @@ struct HeatmapOptions {
 // estimates of the cell's pages (rank/epoch_estimates.h), even of pages that were not looked at
 // then. It is unknown if no page has an estimate. With `raw`, and by counts, the value is:
 // - by references, and by combined if accessed bits were read in the cell: the mean over the pages
-// whose bits were read. The part of the cell that was read therefore does not matter.
+//   whose bits were read. The part of the cell that was read therefore does not matter.
 // - by samples and by truth: the cell's score over all of its pages while the sampler was on.
 // - by combined if no bit was read: the value by samples, provided that the cell has at least four
-// of them (the relative error of a count n is 1/sqrt(n)).
+//   of them (the relative error of a count n is 1/sqrt(n)).
+//
 // Else the value is unknown, which is not 0.
 struct Heatmap {
   TraceTotals totals;
