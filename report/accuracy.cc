@@ -202,8 +202,8 @@ struct Ideal {
   PageCount k;
   double threshold = 0;  // weight of the k-th heaviest page
   double relevant = 0;   // pages that weigh at least that, and more than 0
-  double weight = 0;     // of the k heaviest pages
-  double total = 0;      // of all pages
+  double weight = 0;     // weight of the k heaviest pages
+  double total = 0;      // weight of all pages
 };
 
 PageCount PagesOf(const TruthPhase& phase) {

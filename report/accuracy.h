@@ -38,10 +38,11 @@ struct TruthPhase {
   std::vector<ProcessTruth> processes;  // at most one per PID
 };
 
-// Phases ascending and disjoint; each holds some positive weight.
+// The true accesses of processes. Phases are ascending and disjoint, and each holds some positive
+// weight.
 struct Truth {
   std::vector<TruthPhase> phases;
-  StreamEnd end{};  // of the epochs that it was made of; a text sets nothing
+  StreamEnd end{};  // how the epochs it was made of ended; a text sets nothing
 };
 
 // The text is {"pid"?, "phases": [{"t_start_ns", "t_end_ns", "ranges": [{"start", "end", "weight",
@@ -66,7 +67,7 @@ bool IsTraceOrLedger(const std::filesystem::path& path);
 struct AccuracyOptions {
   Ratio k_ratio{1, 16};  // k is this part of the pages of the truth, at least 1
   RankModel model = RankModel::kRate;
-  // If true, pages outside of the truth take no place among the k ranked best.
+  // If true, only pages of the truth are ranked: other pages take no place among the k ranked best.
   bool among_truth = false;
 };
 
@@ -106,7 +107,7 @@ struct AccuracyRow {
 
 struct AccuracyOutcome {
   std::vector<AccuracyRow> rows;  // references, samples, combined
-  StreamEnd end;                  // of the trace; the rows stand for the epochs before
+  StreamEnd end;                  // how the trace ended; the rows stand for the epochs before
 };
 
 // Sums the epochs that lie whole within a phase and ranks by the sum. Fails if no phase holds a

@@ -18,7 +18,7 @@ constexpr double kWantedShare = 0.99;
 constexpr std::uint64_t kBlocks = 512;   // the grain of the choice: 1/512 of the pages observed
 constexpr std::uint64_t kGapBudget = 4;  // kept gaps: at most 1/4 of the chosen blocks
 constexpr std::size_t kMaxSegments = 8;
-constexpr std::size_t kCuts = 2;  // as in Daptrace
+constexpr std::size_t kCuts = 2;  // the number in Daptrace
 // The least gaps to be one of these cuts, and to be a further one: the spans' pages divided by
 // this.
 constexpr std::uint64_t kLeastCutShare = 32;

@@ -28,7 +28,7 @@ struct AddressAxis {
   std::vector<Segment> segments;  // ascending, disjoint
   PageCount row_pages{1};         // the last row of a segment may hold fewer
   std::size_t rows = 0;
-  std::optional<double> shown_share;  // of all weight; unset: there is no weight
+  std::optional<double> shown_share;  // share of all weight; unset: there is no weight
 
   VpnRange RowRange(std::size_t row) const;
 };

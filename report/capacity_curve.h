@@ -37,10 +37,10 @@ struct CapacityCurve {
   static constexpr std::array kWanted = {0.5, 0.8, 0.9};
 
   struct Point {
-    double share = 0;  // of size()
+    double share = 0;  // share of size()
     // `rates` are those of a capacity of this share of size(). Known hit rates do not fall when the
-    // capacity grows. At the whole they are 1, except for history. Exact counts tell `oracle`
-    // alone.
+    // capacity grows. At the whole they are 1, except for history. With exact counts only `oracle`
+    // is known.
     HitRates rates;
   };
   struct Capacity {

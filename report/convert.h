@@ -21,7 +21,7 @@ struct ConvertStats {
   RankBasis basis;
   double weight = 0;
   double ratio = 1;
-  StreamEnd end;  // of the trace; the output holds the epochs before
+  StreamEnd end;  // how the trace ended; the output holds the epochs before
 };
 
 // Both functions replace `output` whole or not at all, and refuse the trace itself. Memory is
@@ -45,7 +45,7 @@ struct OracleGeneralOptions {
   RankModel model = RankModel::kRate;
   RankWeight weight = RankWeight::kMemory;
   std::uint64_t most_requests = 1'000'000;  // 24 MB
-  std::uint64_t seed = 1;                   // of the random numbers
+  std::uint64_t seed = 1;                   // seed of the random numbers
 };
 Result<ConvertStats> ConvertToOracleGeneral(const Trace& trace, const OracleGeneralOptions& options,
                                             const std::filesystem::path& output);

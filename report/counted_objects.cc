@@ -76,7 +76,7 @@ struct ObjectProfiles::Profile {
   ObjectsInfo info;
   std::map<std::uint32_t, Site> sites;
   std::vector<Variable> variables;
-  std::vector<LiveObject> live;  // by birth
+  std::vector<LiveObject> live;  // in order of birth
   std::uint64_t accesses = 0;    // to all objects
   std::uint64_t freed_accesses = 0;
 };
@@ -181,9 +181,9 @@ class ObjectProfiles::Stream : public EpochStream {
 
   std::unique_ptr<EpochStream> trace_;
   std::vector<std::shared_ptr<const Profile>> profiles_;
-  std::vector<Told> told_;                                                 // by profile
-  std::vector<std::uint32_t> first_site_;                                  // by profile
-  std::map<std::pair<std::size_t, std::uint32_t>, std::uint32_t> number_;  // by profile and site
+  std::vector<Told> told_;                                                 // one per profile
+  std::vector<std::uint32_t> first_site_;                                  // one per profile
+  std::map<std::pair<std::size_t, std::uint32_t>, std::uint32_t> number_;  // key: profile and site
   bool is_tracked_ = false;
 };
 
@@ -326,9 +326,9 @@ void ObjectProfiles::Count(TracedObjects& objects) const {
     row.counted = row.counted.value_or(0) + accesses;
     counted.in_rows += accesses;
   };
-  std::map<std::string, Row*> types;                                  // of allocated objects
-  std::map<std::string, Row*> variables;                              // by name
-  std::map<std::pair<Pid, std::uint64_t>, std::vector<Row*>> starts;  // of allocated objects
+  std::map<std::string, Row*> types;                                  // those of allocated objects
+  std::map<std::string, Row*> variables;                              // key: name
+  std::map<std::pair<Pid, std::uint64_t>, std::vector<Row*>> starts;  // those of allocated objects
   std::map<std::pair<Pid, std::uint64_t>, Row*> variable_starts;
   std::map<Place, Row*> places;           // null: several rows have it
   std::map<Place, Row*> variable_places;  // null: several rows have it
@@ -353,7 +353,7 @@ void ObjectProfiles::Count(TracedObjects& objects) const {
     }
   }
   std::vector<std::shared_ptr<const Profile>> profiles;
-  std::set<Place> own_places;  // of the profiles' sites
+  std::set<Place> own_places;  // places of the profiles' sites
   for (const auto& profile : profiles_) {
     if (objects.options.pid && *objects.options.pid != profile->info.pid) continue;
     const auto seen = objects.seen.find(profile->info.pid);

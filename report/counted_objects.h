@@ -58,7 +58,7 @@ class ObjectProfiles {
   struct CountedSites {
     std::string file;
     std::vector<CountedSite> sites;
-    std::span<const LiveObject> live;  // by birth
+    std::span<const LiveObject> live;  // in order of birth
   };
   // Returns the sites of each profile, in the order in which profiles were added. They are valid as
   // long as this object is.

@@ -55,7 +55,7 @@ FunctionName Parse(std::string_view name) {
   constexpr std::string_view kOperator = "operator";
   constexpr std::string_view kScope = "::";
   std::size_t begin = 0;
-  int depth = 0;  // of template arguments and the brackets that spell lambdas
+  int depth = 0;  // nesting of template arguments and of the brackets that spell lambdas
   std::size_t at = 0;
   while (at < name.size()) {
     const std::string_view rest = name.substr(at);
@@ -235,7 +235,7 @@ class Stacks {
 
   const Calls& calls_;
   std::map<Stack, std::size_t> numbers_;
-  std::vector<const Stack*> stacks_;  // by number
+  std::vector<const Stack*> stacks_;  // index: number
   std::map<std::vector<std::uint32_t>, std::vector<std::size_t>> by_names_;
 };
 
@@ -329,7 +329,7 @@ class Matcher {
       }
       by_innermost[calls_[traced_[number][0]].last_name].push_back(number);
     }
-    std::map<std::uint32_t, std::vector<std::size_t>> counted_at;  // by place
+    std::map<std::uint32_t, std::vector<std::size_t>> counted_at;  // key: place
     std::vector<std::set<std::uint32_t>> found(matches.size());
     for (std::size_t number = 0; number < matches.size(); ++number) {
       if (!matches[number].places.empty()) continue;
@@ -370,8 +370,8 @@ class Matcher {
   Calls calls_;
   Stacks traced_{calls_};
   Stacks counted_{calls_};
-  std::vector<std::set<std::uint32_t>> places_;  // of the trace's stacks
-  std::vector<std::uint64_t> accesses_;          // of the profiles' stacks
+  std::vector<std::set<std::uint32_t>> places_;  // one set per stack of the trace
+  std::vector<std::uint64_t> accesses_;          // one per stack of the profiles
 };
 
 Error NothingFound(const std::string& profile, std::uint64_t sites, const std::string& trace) {
@@ -396,7 +396,7 @@ Result<SiteCounts> CountSites(const ObjectProfiles& profiles, const std::vector<
   SiteCounts counts;
   const std::vector<ObjectProfiles::CountedSites> counted = profiles.Sites();
   Matcher matcher(sites);
-  std::vector<std::map<std::uint32_t, std::size_t>> numbers;  // by profile and its site
+  std::vector<std::map<std::uint32_t, std::size_t>> numbers;  // per profile; key: its site
   for (const ObjectProfiles::CountedSites& profile : counted) {
     auto& of_profile = numbers.emplace_back();
     for (const ObjectProfiles::CountedSite& site : profile.sites) {

@@ -123,8 +123,8 @@ std::string Significant(double value) { return fmt::format("{:.4g}", value); }
 ColumnScale::ColumnScale(std::span<const double> values) {
   static constexpr std::array<std::string_view, 5> kPrefixes = {"", "thousand ", "million ",
                                                                 "billion ", "trillion "};
-  constexpr int kDigits = 4;        // of the largest value
-  constexpr int kFewestDigits = 2;  // of the smallest value
+  constexpr int kDigits = 4;        // digits of the largest value
+  constexpr int kFewestDigits = 2;  // digits of the smallest value
   constexpr int kMostDecimals = 6;
   double largest = 0;
   double smallest = std::numeric_limits<double>::infinity();  // above 0

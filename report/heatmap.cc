@@ -153,9 +153,9 @@ class CellSums {
 
  private:
   struct Cell {
-    double score = 0;  // of pages that were looked at, or that are estimated
+    double score = 0;  // score of pages that were looked at, or that are estimated
     double page_seconds = 0;
-    double variance = 0;  // of `score`
+    double variance = 0;  // variance of `score`
     double sampled_score = 0;
     double samples = 0;
   };
@@ -244,10 +244,10 @@ class CellSums {
   std::vector<Cell> cells_;
   std::vector<double> delivered_seconds_;  // per column
   std::optional<std::size_t> step_;
-  std::vector<EstimatedRow> of_step_;  // by row of the map
+  std::vector<EstimatedRow> of_step_;  // one per row of the map
 };
 
-constexpr std::string_view kLevels = ":-=+*#%@";  // by ink
+constexpr std::string_view kLevels = ":-=+*#%@";  // in order of ink
 constexpr std::string_view kVagueLevels = "abcdefgh";
 constexpr char kUnknownMark = ' ';
 constexpr char kZeroMark = '.';

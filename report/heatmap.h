@@ -58,7 +58,7 @@ struct Heatmap {
   std::optional<TargetTotal> target;  // unset: no target has a page
   AddressAxis addresses;              // rows
   std::size_t columns = 0;            // all equally long
-  std::chrono::nanoseconds start{0};  // of the first column, since the start of the trace
+  std::chrono::nanoseconds start{0};  // start of the first column, since the start of the trace
   std::chrono::nanoseconds column_length{0};
   std::vector<std::optional<double>> cells;  // row-major; row 0 holds the lowest addresses
   // Standard deviation of each value, relative to it. Spans are taken to err independently of each

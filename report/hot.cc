@@ -76,7 +76,7 @@ class Holders : public ObjectMap::Visitor {
   HotList& list_;
   ObjectMap map_{*this};
   std::map<TargetId, std::vector<std::size_t>> rows_of_;
-  std::vector<std::uint32_t> site_of_;  // by row
+  std::vector<std::uint32_t> site_of_;  // one per row
   std::map<std::uint32_t, ObjectSite> sites_;
 };
 

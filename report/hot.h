@@ -55,17 +55,17 @@ struct HotList {
   };
   // Counts and scores of a shared span are those of all its mappers.
   struct Row {
-    std::size_t rank = 0;  // from 1
-    TargetTotal target;    // of a shared span: the mapper with the highest score
+    std::size_t rank = 0;  // counts from 1
+    TargetTotal target;    // for a shared span: the mapper with the highest score
     Vpn start;
     PageCount span{1};
     std::vector<Mapper> mappers;         // highest score first; empty unless several were observed
     std::optional<double> references;    // unknown if no accessed bit was read
     std::optional<double> load_samples;  // unknown if no sampler was on in the whole trace
     std::optional<double> store_samples;
-    double score = 0;                 // of the whole span
+    double score = 0;                 // score of the whole span
     double relative_sd = 0;           // standard deviation of the score, relative to it
-    Interval interval;                // of the score
+    Interval interval;                // interval of the score
     std::optional<Mapping> mapping;   // it held the span when that was last seen
     std::optional<HotObject> object;  // it had most of the span then; unset: unknown
   };
@@ -74,9 +74,9 @@ struct HotList {
   bool has_objects = false;  // the trace has allocations
   std::vector<Row> rows;
   std::size_t spans = 0;              // spans with a score, shown or not; a shared span is one
-  PageCount pages;                    // of those spans
-  double total_score = 0;             // of those spans
-  std::optional<double> shown_share;  // of the total score; unset: that is 0
+  PageCount pages;                    // sum over those spans
+  double total_score = 0;             // sum over those spans
+  std::optional<double> shown_share;  // share of the total score; unset: that is 0
 };
 
 // The hot list and its sums are made of these rows: those that have a score and that the options
@@ -89,7 +89,7 @@ struct ScoredRows {
   PageSpans page_spans;
   std::vector<std::size_t> spans{};  // those of page_spans that have such a row
   double total_score = 0;
-  PageCount pages;  // of the spans
+  PageCount pages;  // pages of the spans
 
   const EvidenceTable& table() const { return whole.ranker.table(); }
   PageKey Key(std::size_t row) const { return table().key[row]; }

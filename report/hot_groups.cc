@@ -125,9 +125,9 @@ class GroupsOfRows : public ObjectMap::Visitor {
   const ScoredRows& scored_;
   HotGroup group_;
   std::map<GroupKey, std::size_t> numbers_;
-  std::vector<std::size_t> group_of_;  // by position in ScoredRows::rows
+  std::vector<std::size_t> group_of_;  // index: position in ScoredRows::rows
   std::map<std::uint32_t, ObjectSite> sites_;
-  // The key is the object as ObjectMap tells it. Names of sites that become known clear it.
+  // The key is the object as ObjectMap reports it. Names of sites that become known clear it.
   std::map<std::tuple<TargetId, std::uint64_t, std::uint64_t, TracedKind, std::uint32_t>,
            std::size_t>
       number_of_;

@@ -29,16 +29,16 @@ struct HotGroups {
     std::optional<std::uint64_t> start;  // address of a mapping or an object
     std::string what;                    // "file /usr/lib/libc.so.6"; empty: unknown
     std::uint64_t spans = 0;             // with a score
-    PageCount pages;                     // of those spans
+    PageCount pages;                     // sum over those spans
     double score = 0;
-    double relative_sd = 0;  // of plain counts; by rates, all pages are taken to err together
+    double relative_sd = 0;  // counts err independently; estimates are taken to err together
     Interval interval;
-    double share = 0;  // of the total score
+    double share = 0;  // share of the total score
   };
   TraceTotals totals;
   HotOptions options;  // `limit` limits the rows here
   HotGroup group = HotGroup::kMapping;
-  std::vector<Row> rows;   // by the lower end of the interval, descending, then in the order found
+  std::vector<Row> rows;   // descending by the lower end of the interval, then as found
   std::size_t groups = 0;  // shown or not
   std::size_t spans = 0;
   PageCount pages;

@@ -70,7 +70,7 @@ class LoadedData {
   struct Module {
     std::shared_ptr<const ElfData> file;
     std::uint64_t bias = 0;
-    std::vector<bool> told;  // by index in ElfData::data
+    std::vector<bool> told;  // the same index as in ElfData::data
     bool is_there = false;
   };
   // The key is the file's path and the start of its lowest mapping.

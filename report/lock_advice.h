@@ -62,7 +62,7 @@ struct LockAdvice {
   LockAdviceOptions options;
   TargetTotal target;
   PageCount accessed;   // pages of the process that were seen accessed
-  double accesses = 0;  // of the process
+  double accesses = 0;  // the process's
   PageCount limit;
   LockChoice choice;
 

@@ -214,7 +214,7 @@ class Summing {
   std::optional<EpochBefore> before_;
   struct Watched {
     std::uint64_t moved_in;
-    MonotonicTime end;            // of the epoch in which it moved
+    MonotonicTime end;            // end of the epoch in which it moved
     double predicted_per_second;  // seconds of memory time
     double gap_seconds;
   };

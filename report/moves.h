@@ -49,8 +49,8 @@ struct PaybackTally {
 // over settled promotions about whose pages anything was known. Each is taken over the time of the
 // epochs that knew the pages.
 struct SavedTime {
-  double predicted_s = 0;   // by the scores for which pages were promoted
-  double realised_s = 0;    // by the scores of the epochs after the move
+  double predicted_s = 0;   // saving by the scores for which pages were promoted
+  double realised_s = 0;    // saving by the scores of the epochs after the move
   double page_seconds = 0;  // pages times the time of these epochs; 0: no such promotion
 };
 
@@ -64,7 +64,7 @@ struct MoveLatency {
 // if all had succeeded.
 struct MovesSummary {
   struct Row {
-    LedgerTarget target;  // as last described
+    LedgerTarget target;  // its last description
     MoveTally promotions;
     MoveTally demotions;
     std::uint64_t failed = 0;
@@ -81,14 +81,14 @@ struct MovesSummary {
   MoveTally promotions;                   // to a faster tier
   MoveTally demotions;                    // to a slower one
   MoveTally others;                       // within a tier, or with a node that is in no tier
-  std::map<int, std::uint64_t> failures;  // by errno
+  std::map<int, std::uint64_t> failures;  // key: errno
   std::uint64_t retries = 0;              // attempts after the first
-  std::optional<MoveLatency> latency;     // of moves that were tried; unset: none was
+  std::optional<MoveLatency> latency;     // latency of moves that were tried; unset: none was
   std::uint64_t ping_pongs = 0;
   NotMoved not_moved;
   std::uint64_t replaced = 0;
   std::vector<std::string> ranked_by;  // in order of appearance; empty: unknown
-  LatencyGaps gaps;                    // the price of an access, as the ledger has it
+  LatencyGaps gaps;                    // the price of an access in the ledger
   SavedTime saved;
   std::chrono::nanoseconds moving{0};  // time that calls took to try moves
   PaybackTally promoted;

@@ -49,7 +49,7 @@ struct NodesOverTime {
   NodesOptions options;
   std::vector<std::optional<NodeId>> nodes;  // the nodes with a score, ascending; unset last
   std::vector<Row> rows;
-  Row all;  // from the first epoch to the last; `epoch` has no meaning
+  Row all;  // covers the first epoch to the last; `epoch` has no meaning
 };
 
 // A page that is not resolved in an epoch counts for the node where it was last seen, or else where

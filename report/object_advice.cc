@@ -540,7 +540,7 @@ class Adviser {
   std::vector<HeatedSpan> spans_;
   std::vector<ObjectAdvice::Site> sites_;
   std::vector<double> arena_bytes_;                  // at their peak
-  std::map<std::uint32_t, std::uint32_t> place_of_;  // by site
+  std::map<std::uint32_t, std::uint32_t> place_of_;  // key: site
   std::vector<std::vector<AdvisedCall>> calls_;
   std::vector<std::optional<std::uint32_t>> placed_;
   std::vector<bool> alone_;

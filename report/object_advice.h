@@ -48,7 +48,7 @@ struct ObjectAdviceOptions {
   std::vector<Ratio> ratios;                // tier 1 : pages accessed
   std::vector<std::uint32_t> cold_nodes;    // empty: the kernel places cold objects
   std::optional<ArenaAdvice> placed_under;  // the advice that the recorded program ran under
-  ObjectProfiles counts;                    // by other builds of the program; empty: none
+  ObjectProfiles counts;                    // counts of other builds of the program; empty: none
 };
 
 enum class SiteVerdict : std::uint8_t { kHot, kCold, kApart, kStays };
@@ -87,13 +87,13 @@ struct ObjectAdvice {
   ObjectAdviceOptions options;
   bool tracked = false;     // false: the trace has no allocations
   std::uint64_t lost = 0;   // allocations and frees
-  std::vector<Site> sites;  // by verdict, then by accesses a byte, descending
-  double accesses = 0;      // of all pages
+  std::vector<Site> sites;  // sorted by verdict, then by accesses a byte, descending
+  double accesses = 0;      // accesses to all pages
   std::uint64_t pages = 0;  // accessed pages
   // The fewest pages that have the hot share of all accesses.
   std::uint64_t hot_pages = 0;
   std::optional<std::uint64_t> hot_pages_advised;  // unset: unknown until sites are told apart
-  std::vector<HitRate> hit_rates;  // of the hottest pages over the whole trace, by ratio
+  std::vector<HitRate> hit_rates;  // those of the hottest pages over the whole trace, one per ratio
   std::optional<std::uint64_t> hot_room_bytes;  // limit of the hot arena; unset: none
   // Bytes of hot sites' objects in the hot arena at their peak, within its limit.
   std::uint64_t hot_bytes = 0;

@@ -77,7 +77,7 @@ class ObjectMap {
   const TracedObject* Largest(TargetId target, std::uint64_t start, std::uint64_t end) const;
 
  private:
-  using Objects = std::map<std::uint64_t, TracedObject>;  // by address, disjoint
+  using Objects = std::map<std::uint64_t, TracedObject>;  // key: address; disjoint
   struct Living {
     Objects fixed;
     Objects allocated;

@@ -55,13 +55,13 @@ struct ObjectsRow {
   std::optional<std::uint64_t> start;  // unset: several objects
   std::uint64_t objects = 0;           // ever
   std::uint64_t live_objects = 0;      // when the file was written
-  std::optional<std::uint64_t> bytes;  // of all objects
+  std::optional<std::uint64_t> bytes;  // bytes of all objects
   std::uint64_t live_bytes = 0;
   std::uint64_t accesses = 0;
   // Mean lifetime. A living object counts until the file was written. Unset: unknown, because the
   // objects were not allocated.
   std::optional<std::chrono::milliseconds> lifetime;
-  std::vector<SourceFrame> frames;      // of the allocation, innermost first
+  std::vector<SourceFrame> frames;      // stack of the allocation, innermost first
   bool stack_cut = false;               // the caller of the outermost frame is not known
   std::optional<ElementsRow> elements;  // only in rows of objects
 
@@ -126,7 +126,7 @@ class ObjectsTally {
     std::chrono::milliseconds births{0};  // summed
   };
 
-  using Frames = std::map<std::uint32_t, std::vector<SourceFrame>>;  // by site
+  using Frames = std::map<std::uint32_t, std::vector<SourceFrame>>;  // key: site
 
   std::vector<ObjectsRow> SiteRows(std::chrono::milliseconds run, const Frames& frames) const;
   std::vector<ObjectsRow> ObjectRows(std::chrono::milliseconds run, const Frames& frames);
@@ -139,10 +139,10 @@ class ObjectsTally {
   std::map<std::uint32_t, Live> live_;
   std::map<std::pair<std::uint64_t, std::string>, VariableCount> variables_;
   std::vector<ThreadStack> stacks_;
-  std::map<std::uint64_t, std::vector<SourceFrame>> calls_;  // by return address
+  std::map<std::uint64_t, std::vector<SourceFrame>> calls_;  // key: return address
   std::uint64_t elsewhere_ = 0;
   FirstRows<LiveObject, HotterObject> objects_;    // only by object
-  std::map<std::uint64_t, ElementsRow> elements_;  // by the start of their object
+  std::map<std::uint64_t, ElementsRow> elements_;  // key: the start of their object
 };
 
 // Reads the rest of the file, and the names of its frames from the programs' files. `most_objects`

@@ -28,7 +28,7 @@ class ObservedPages {
     Vpn end;
     MonotonicTime last;
   };
-  using Spans = std::map<PageKey, Span>;  // by their first page, disjoint
+  using Spans = std::map<PageKey, Span>;  // key: the first page; disjoint
 
   // Splits spans: afterwards no span lies on both sides of `at`.
   void SplitAt(PageKey at);

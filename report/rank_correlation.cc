@@ -12,9 +12,9 @@ namespace {
 
 // The values that entries are ranked by, in groups of equal value, ascending.
 struct Groups {
-  std::vector<std::size_t> group_of;  // by entry
-  std::vector<double> pages;          // by group
-  std::vector<double> rank;  // by group: the mean of its pages' ranks; the first page has rank 1
+  std::vector<std::size_t> group_of;  // one per entry
+  std::vector<double> pages;          // one per group
+  std::vector<double> rank;  // per group, the mean of its pages' ranks; the first page has rank 1
 
   double TiedPairs() const {
     double pairs = 0;
@@ -68,7 +68,7 @@ class PageCounts {
 
 // Returns concordant pairs minus discordant ones. `entries` ascend by truth.
 double NetPairs(const std::vector<ScoredPages>& entries, const Groups& scores) {
-  PageCounts counts(scores.pages.size());  // of entries with a lower truth
+  PageCounts counts(scores.pages.size());  // pages of entries with a lower truth
   double net = 0;
   for (std::size_t start = 0; start < entries.size();) {
     std::size_t end = start;

@@ -26,7 +26,7 @@ namespace tmprof {
 double EvidenceOf(const PageColumns& pages, std::size_t record);
 
 struct SiteShare {
-  std::uint32_t site = 0;      // of the trace; later its index in the advice
+  std::uint32_t site = 0;      // its number in the trace; later its index in the advice
   double recorded = 0;         // share of the recorded objects
   double with_unrecorded = 0;  // and of the objects that they stand for, which lie elsewhere
 };

@@ -575,11 +575,11 @@ class Tally : public ObjectMap::Visitor {
   } in_objects_;
   std::map<std::uint32_t, ObjectSite> sites_;
   std::map<std::optional<NodeId>, std::size_t> node_of_;  // its index in `nodes`
-  std::vector<Sum> sums_;                                 // by label
+  std::vector<Sum> sums_;                                 // index: label
   std::vector<std::size_t> unused_;
   std::vector<std::size_t> ended_;  // labels that ended in this epoch
   std::size_t next_number_ = 0;
-  std::map<std::pair<Kind, std::uint32_t>, std::size_t> label_of_;  // by site
+  std::map<std::pair<Kind, std::uint32_t>, std::size_t> label_of_;  // key: kind and site
   std::map<std::pair<Kind, std::uint32_t>, double> heat_of_sites_;  // for TracedObjects::stacks
   FirstRows<Found, Before> found_{options_.by == ObjectsBy::kType ? std::nullopt : options_.limit};
 };

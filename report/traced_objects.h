@@ -57,7 +57,7 @@ struct TracedObjects {
     std::optional<std::uint64_t> start;  // unset: several objects
     std::optional<MonotonicTime> birth;  // unset: several objects
     double objects = 0;                  // objects that lived in these epochs
-    double bytes = 0;                    // of all these objects
+    double bytes = 0;                    // bytes of all these objects
     double live_bytes = 0;               // bytes that lived when the last epoch ended
     bool estimated = false;              // some objects stand for others
     // On the row's pages. With options.page set, it leaves out the objects that the recorded ones
@@ -97,8 +97,8 @@ struct TracedObjects {
   std::uint64_t epochs = 0;
   std::uint64_t lost_epochs = 0;  // gaps between them
   struct Seen {
-    MonotonicTime start;  // of the first epoch with the target
-    MonotonicTime end;    // of the last epoch with it
+    MonotonicTime start;  // start of the first epoch with the target
+    MonotonicTime end;    // end of the last epoch with it
   };
   std::map<Pid, Seen> seen;  // targets in these epochs
   bool tracked = false;      // false: the trace has no allocations
@@ -129,7 +129,7 @@ struct TracedObjects {
   // Nodes of tier 2 and of those below it, ascending; empty if all memory is of one class. Unset:
   // the tiers are unknown, and with them the weights in them.
   std::optional<std::vector<NodeId>> tier2;
-  TierWeight tiers;        // of all pages of these targets
+  TierWeight tiers;        // weight of all pages of these targets
   std::uint64_t lost = 0;  // lost allocations and frees
   // Accesses that programs themselves counted in all their runs; unset: there are no profiles.
   struct Counted {

@@ -56,7 +56,7 @@ struct Rendered {
   std::string output;
   std::optional<std::string> png;                    // bytes of the file, if it was asked for
   std::optional<std::string> folded = std::nullopt;  // stacks, if they were asked for
-  StreamEnd end;                                     // of the file; the output covers all before it
+  StreamEnd end;  // how the file ended; the output covers all before
 };
 
 // Names of the ViewOptions that a view may read.

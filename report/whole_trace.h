@@ -24,7 +24,7 @@ namespace tmprof {
 // latest wording.
 struct SourceNote {
   std::string text;
-  std::uint64_t first_index = 0;  // of the epochs with this note
+  std::uint64_t first_index = 0;  // index of the first epoch with this note
   std::uint64_t last_index = 0;
   std::uint64_t epochs = 0;  // number of epochs with this note
 };
@@ -70,7 +70,7 @@ struct TraceTotals {
   std::vector<std::string> notes;  // Trace::notes
   StreamEnd end;
   std::uint64_t epochs = 0;
-  std::uint64_t first_index = 0;  // of the epochs read; 0 without any
+  std::uint64_t first_index = 0;  // index of the first epoch read; 0 without any
   std::uint64_t lost_epochs = 0;  // gaps between them
   // Length of a short epoch: a tenth of them are shorter.
   std::chrono::nanoseconds short_epoch{0};
@@ -80,10 +80,11 @@ struct TraceTotals {
   std::vector<TargetTotal> targets;  // ascending by id
   std::chrono::nanoseconds profiler_cpu_time{0};
   std::optional<PageCount> most_resident;     // at the end of an epoch (ResidentPages())
-  std::optional<double> accesses_per_sample;  // from SampleScale
-  // Size of the cache whose model tells accesses to memory; nullopt: samples do, or nothing does.
+  std::optional<double> accesses_per_sample;  // see SampleScale
+  // Size of the cache whose model estimates accesses to memory. nullopt: samples of them are used
+  // instead, or there is no estimate.
   std::optional<std::uint64_t> modelled_llc_bytes;
-  bool llc_is_refuted = false;  // by Estimates::cache_is_refuted; ChooseBasis() sets it
+  bool llc_is_refuted = false;  // Estimates::cache_is_refuted; ChooseBasis() sets it
   // Names what the scores of a view count (ChooseBasis()).
   RankBasis basis;
 

@@ -30,9 +30,9 @@ constexpr double kDeviations = 1.6449;
 // Memory that the scanner cannot clear is of other kinds than the rest. So large a part of it makes
 // the pages looked at a poor sample of all.
 constexpr double kMostUnclearable = 0.05;
-// Fewer blocks do not tell how blocks differ.
+// Fewer blocks do not show how blocks differ.
 constexpr std::size_t kFewestBlocks = 8;
-constexpr std::uint64_t kBlockPages = 512;  // what a scanner clears and reads at once
+constexpr std::uint64_t kBlockPages = 512;  // pages that a scanner clears and reads at once
 
 // The time in which a target was there.
 struct Life {

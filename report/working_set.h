@@ -39,7 +39,7 @@ struct WorkingSet {
     MonotonicTime start;
     MonotonicTime end;
     bool any_ran = true;         // false: no process used CPU time, nothing is known
-    std::vector<Size> at_least;  // by rate, mean over the row's time with processes
+    std::vector<Size> at_least;  // one per rate, mean over the row's time with processes
   };
   struct Idle {
     std::chrono::nanoseconds age{0};

@@ -152,7 +152,7 @@ void DrawIdle(Canvas& canvas, const WorkingSet& set, double most_pages) {
   axis.Draw(canvas);
   const auto bars = static_cast<double>(set.idle.size() + (set.is_exact ? 0 : 1));
   const double slot = kIdle.width / std::max(1.0, bars);
-  constexpr double kBar = 0.5;  // of its slot
+  constexpr double kBar = 0.5;  // share of its slot
   for (std::size_t age = 0; age < set.idle.size(); ++age) {
     const WorkingSet::Idle& idle = set.idle[age];
     const double left = kIdle.left + slot * (static_cast<double>(age) + (1 - kBar) / 2);
