@@ -14,12 +14,12 @@
 /* Contents of one last-level table, or of one huge leaf. Bits and arrays are indexed by unit; a
  * unit is a base page, or the one huge leaf. */
 struct tmprof_block {
-	unsigned long vpn;	  /* of unit 0 */
-	unsigned long span_pages; /* of a unit: 1, 512 or 262144 */
+	unsigned long vpn;	  /* address of unit 0 */
+	unsigned long span_pages; /* pages of a unit: 1, 512 or 262144 */
 	unsigned int units;	  /* 512, or 1 for a huge leaf */
 	bool hugetlb;
 	unsigned long present[TMPROF_BLOCK_UNITS / BITS_PER_LONG];
-	unsigned long accessed[TMPROF_BLOCK_UNITS / BITS_PER_LONG]; /* as found */
+	unsigned long accessed[TMPROF_BLOCK_UNITS / BITS_PER_LONG]; /* bits that were found set */
 	unsigned long cleared[TMPROF_BLOCK_UNITS / BITS_PER_LONG];
 	/* First base page of the leaf. Valid for present units, with TMPROF_WALK_FRAMES. */
 	u64 frame[TMPROF_BLOCK_UNITS];
@@ -38,7 +38,7 @@ static inline u8 tmprof_span_of(unsigned long span_pages)
 
 enum tmprof_walk_flags {
 	TMPROF_WALK_CLEAR = 1 << 0,
-	TMPROF_WALK_NODES = 1 << 1, /* of accessed leaves */
+	TMPROF_WALK_NODES = 1 << 1, /* nodes of accessed leaves */
 	TMPROF_WALK_ALL_NODES = 1 << 2,
 	TMPROF_WALK_FRAMES = 1 << 3,
 };

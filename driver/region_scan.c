@@ -52,7 +52,7 @@ struct tmprof_region_buffers {
 	u32 checked;
 	u32 lost;
 
-	u64 frames[]; /* of a page of each region */
+	u64 frames[]; /* frames of a page of each region */
 };
 
 static void note(struct tmprof_walk *walk, const struct tmprof_block *block)

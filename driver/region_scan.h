@@ -27,14 +27,14 @@ struct tmprof_region_watch {
 	u32 address_space;
 	enum tmprof_region_phase phase;
 	u32 at;		 /* region to go on with */
-	u64 *cleared_ns; /* of this step: see region_exposure.h */
-	u64 cpu_ns;	 /* of the target, when the latest step was to begin */
+	u64 *cleared_ns; /* times of this step: see region_exposure.h */
+	u64 cpu_ns;	 /* the target's, when the latest step was to begin */
 
 	/* The fields below describe the running aggregation. */
 	u32 steps;
 	u64 started_ns;	    /* since when it waits for nothing but its pages and budgets; 0: it does
 			     * not */
-	u64 started_cpu_ns; /* of the target */
+	u64 started_cpu_ns; /* the target's */
 	u64 took_ns;	    /* before that */
 	u64 took_cpu_ns;
 

@@ -64,7 +64,7 @@ struct folding {
 	bool counts;
 	bool walked;			 /* for a page at the address */
 	bool mapped;			 /* there was one */
-	struct tmprof_observation found; /* what it found */
+	struct tmprof_observation found; /* result of the walk */
 };
 
 struct cpu_sampler {
@@ -89,7 +89,7 @@ struct tmprof_sampler {
 
 	struct tmprof_sample *log; /* that the start is to begin; NULL: none, or it has begun */
 
-	u64 lost; /* of the rings, as last added to the totals */
+	u64 lost; /* samples lost by the rings, as last added to the totals */
 	u64 pmu_lost;
 	u64 taken;
 	u64 guest;

@@ -70,9 +70,9 @@ struct tmprof_ended {
 	bool met;		  /* a read() or GET_EPOCH has seen it */
 	bool news;		  /* not met or not read to its end; written under reader */
 	bool reading;		  /* read() gave records, and has not yet said that they end */
-	bool end_due;		  /* so it was when the next epoch took its place */
+	bool end_due;		  /* `reading` was true when the next epoch took its place */
 	struct list_head pending; /* targets with records, ascending by id, each a reference */
-	u64 next_vpn;		  /* of the first of them */
+	u64 next_vpn;		  /* address of the first of them */
 	struct tmprof_page pages[TMPROF_BATCH_RECORDS];
 	struct tmprof_page_record records[TMPROF_BATCH_RECORDS];
 };
@@ -88,7 +88,7 @@ struct tmprof_sample_log {
 
 /* Regions of aggregations that have ended, since the scan's latest start. Under counters. */
 struct tmprof_region_log {
-	u64 start; /* as those of tmprof_sample_log */
+	u64 start; /* counters like those of tmprof_sample_log */
 	u64 end;
 	u64 overwritten;
 	u32 capacity;
@@ -118,7 +118,7 @@ struct tmprof_session {
 	bool gate_open[TMPROF_SOURCE_COUNT];
 	struct tmprof_gate_counter *gate_counter[TMPROF_SOURCE_COUNT]; /* NULL: not counted */
 	struct tmprof_sampler *sampler;				       /* NULL: not started */
-	struct tmprof_stats tally; /* of one fold: too large for a stack */
+	struct tmprof_stats tally; /* counts of one fold: too large for a stack */
 
 	struct mutex reader;
 	struct tmprof_ended ended;
@@ -135,7 +135,7 @@ struct tmprof_session {
 
 	struct mutex targets;
 	struct xarray by_id;  /* struct tmprof_target, holds a reference */
-	struct xarray by_pid; /* by the address of target.pid; no reference */
+	struct xarray by_pid; /* key: the address of target.pid; no reference */
 	u32 target_count;
 	u32 last_target_id;
 

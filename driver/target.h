@@ -25,7 +25,7 @@ struct tmprof_session;
 struct tmprof_pass {
 	bool under_way;
 	u32 address_space;
-	u64 number; /* of passes that have ended */
+	u64 number; /* number of passes that have ended */
 	u64 due_ns; /* when the next begins */
 	u64 present_pages;
 	bool flushed;	  /* no bit was cleared since the latest flush */
@@ -35,7 +35,7 @@ struct tmprof_pass {
 struct tmprof_target {
 	struct kref ref;
 	u32 id;
-	struct pid *pid; /* of the thread group: never another process's */
+	struct pid *pid; /* the thread group's: never another process's */
 	u64 start_boottime_ns;
 
 	spinlock_t lock;

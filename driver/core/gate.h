@@ -18,10 +18,11 @@
 /* The paper's threshold: 20 % of the running maximum. */
 #define TMPROF_GATE_THRESHOLD_PERMILLE 200U
 
-/* A period that ended later or earlier by this share of itself counts for one that was on time. */
+/* A period may end late or early by one part in this many. Its count is then taken as it is. */
 #define TMPROF_GATE_SLACK_SHARE 8U
 
-/* While a source is off, what would open its gate is looked for so often in a period. */
+/* While a source is off, its event is counted this many times in a period. Each of these counts can
+ * open the gate before the period is over (tmprof_gate_decide_part()). */
 #define TMPROF_GATE_PARTS 4U
 
 /* Pure. Scales a `count` made in `elapsed_ns` to one period. Otherwise a period that ended late, as

@@ -24,7 +24,8 @@ static inline __u32 tmprof_hold_bucket(__u64 hold_ns)
 	return bucket < TMPROF_HOLD_BUCKETS ? bucket : TMPROF_HOLD_BUCKETS - 1;
 }
 
-/* Holds in the bucket were shorter than this; TMPROF_UNKNOWN of the last, which has no end. */
+/* Returns a time that all holds in the bucket were shorter than. TMPROF_UNKNOWN: it is the last
+ * bucket, which has no end. */
 static inline __u64 tmprof_hold_bucket_end_ns(__u32 bucket)
 {
 	if (bucket >= TMPROF_HOLD_BUCKETS - 1)
@@ -35,9 +36,9 @@ static inline __u64 tmprof_hold_bucket_end_ns(__u32 bucket)
 }
 
 /*
- * Quantile of the hold times: at least `permille` of the holds, rounded up, were shorter. Returns
- * the end of the bucket of the longest of these holds, thus a time at most a quarter too high.
- * TMPROF_UNKNOWN: there were no holds, or the quantile lies in the last bucket.
+ * Returns a quantile of the hold times: at least `permille` of 1000 holds were shorter than the
+ * result. It is the end of the bucket in which the quantile lies, so it is at most a quarter above
+ * the quantile. TMPROF_UNKNOWN: there were no holds, or the quantile lies in the last bucket.
  */
 static inline __u64 tmprof_hold_quantile_ns(const __u64 *holds, __u32 permille)
 {

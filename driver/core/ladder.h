@@ -95,8 +95,8 @@ struct tmprof_tally {
 	__u32 first_accesses;
 	__u32 first_read_finds; /* first accesses that the first read after a clear found */
 	__u64 at_risk_ns;
-	__u64 first_read_ns; /* from the clear to that read, over these */
-	__u64 later_read_ns; /* from the read before to the one that found, over the others */
+	__u64 first_read_ns; /* times from the clear to that read, over these */
+	__u64 later_read_ns; /* times from the read before to the finding one, over the others */
 };
 
 /*
@@ -164,7 +164,7 @@ struct tmprof_budget {
 	__s64 floor_ns; /* <= 0 */
 	__s64 balance_ns;
 	__s64 reserved_ns;
-	__u64 carry; /* of the division, so that many small earnings lose nothing */
+	__u64 carry; /* remainder of the division: many small earnings lose nothing */
 };
 
 static inline void tmprof_budget_earn(struct tmprof_budget *budget, __u64 cpu_ns)

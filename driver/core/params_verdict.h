@@ -19,7 +19,7 @@
 struct tmprof_params_verdict {
 	int error;	    /* 0, -EPROTO or -EINVAL */
 	const char *field;  /* the first in their order; NULL when all are good */
-	const char *reason; /* what it must be */
+	const char *reason; /* the rule that it breaks */
 };
 
 static inline struct tmprof_params_verdict tmprof_params_refuse(const char *field,

@@ -19,7 +19,7 @@
 
 /* All zero: none. */
 struct tmprof_region_samples {
-	__u32 count; /* of pages */
+	__u32 count; /* number of pages */
 	__u32 samples[TMPROF_REGION_SAMPLED];
 	__u64 page[TMPROF_REGION_SAMPLED];
 };

@@ -57,7 +57,7 @@ struct tmprof_region {
 	__u64 end;
 	__u64 at_risk_ns;     /* target CPU time of those pages before their first accesses */
 	__u32 looks;	      /* reads of an accessed bit after a clear */
-	__u32 references;     /* of them, that found it set */
+	__u32 references;     /* those reads that found it set */
 	__u32 first_accesses; /* clears after which the first access was seen */
 	__u32 sampled;	      /* page, from `start`; TMPROF_REGION_NO_PAGE: none */
 	__u32 count;	      /* how much it is accessed, <= TMPROF_REGION_COUNT_MAX */
@@ -380,8 +380,9 @@ static inline void tmprof_regions_join_alike(struct tmprof_region_set *set, __u6
 	set->count = last + 1;
 }
 
-/* Above the greatest number, ever less alike regions are joined, in the end any neighbours: there
- * are no more areas than the least number. */
+/* Joins regions until there are at most max_regions. Each round joins neighbours that differ more
+ * than those of the round before. The last rounds join any neighbours. That is enough: the regions
+ * of an area adjoin, and there are at most min_regions areas. */
 static inline void tmprof_regions_reach_max(struct tmprof_region_set *set)
 {
 	const __u64 share = tmprof_regions_pages(set) / set->min_regions;
@@ -525,7 +526,7 @@ static inline void tmprof_regions_fit(struct tmprof_region_set *set,
 				      const struct tmprof_region_params *bounds, __u64 took_ns)
 {
 	__u64 longest_ns = TMPROF_REGION_AGGREGATION_LONGEST_NS;
-	/* A split takes what is below half. */
+	/* At this bound, regions are split if there are fewer than 2 * min_regions. */
 	__u32 least = 4 * bounds->min_regions;
 	__u32 most = set->max_regions;
 
@@ -548,10 +549,11 @@ static inline void tmprof_regions_fit(struct tmprof_region_set *set,
 	}
 }
 
-/* At most one in so many of max_regions is given to sampled pages at a time. */
+/* Each aggregation makes regions of at most max_regions / this number of sampled pages. */
 #define TMPROF_REGION_SAMPLED_SHARE 8
 
-/* The regions, with their counts, become the result of the aggregation, which took so long. */
+/* Ends an aggregation that took `took_ns`: adapts max_regions to that time and joins regions that
+ * are alike. The regions and their counts are then the result of the aggregation. */
 static inline void tmprof_regions_conclude(struct tmprof_region_set *set,
 					   const struct tmprof_region_params *bounds, __u64 took_ns)
 {

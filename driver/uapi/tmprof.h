@@ -31,9 +31,9 @@
 #define TMPROF_DEVICE_PATH "/dev/tmprof"
 
 struct tmprof_head {
-	__u32 size; /* of the whole structure, in bytes */
+	__u32 size; /* bytes of the whole structure */
 	__u32 version;
-	__u32 flags; /* of the call; 0 where it has none */
+	__u32 flags; /* flags of the call; 0 if it has none */
 	__u32 reserved;
 };
 
@@ -134,7 +134,7 @@ enum tmprof_flush_policy {
 	TMPROF_FLUSH_NEVER = 0,	    /* hot pages in a TLB may look idle (TMP, optimisation 3) */
 	TMPROF_FLUSH_PASS_END = 1,  /* on all CPUs, once the pass is over, unless the scan has
 				     * cleared no bit since it last flushed */
-	TMPROF_FLUSH_EVERY_NTH = 2, /* as PASS_END, on each flush_every-th pass of a target */
+	TMPROF_FLUSH_EVERY_NTH = 2, /* like PASS_END, on each flush_every-th pass of a target */
 };
 
 enum tmprof_gate_mode {
@@ -164,7 +164,7 @@ struct tmprof_region_params {
 	__u64 aggregation_ns; /* between two results */
 	__u64 update_ns;      /* between two looks at the address space */
 	__u32 min_regions;
-	__u32 max_regions; /* of a target; fewer are kept where the budgets do not pay for them */
+	__u32 max_regions; /* per target; fewer are kept if the budgets do not pay for them */
 };
 
 /*
@@ -189,7 +189,7 @@ struct tmprof_params {
 
 	/* Counters. */
 	__u64 epoch_ns;		  /* the driver ends an epoch this often; 0: EPOCH_END only */
-	__u64 memory_limit_bytes; /* of all page counters and the records kept for read() */
+	__u64 memory_limit_bytes; /* for all page counters and the records kept for read() */
 
 	/* Sampler. */
 	struct tmprof_event sample_event;
@@ -206,7 +206,7 @@ struct tmprof_params {
 	__u32 region_clears; /* bits cleared at most for each second of CPU time that a target uses;
 			      * 0: no limit */
 	__u32 region_log;    /* records kept for READ_REGIONS; 0: none are kept */
-	__u64 region_seed; /* of the pages looked at and the splits of each target; 0: by chance */
+	__u64 region_seed;   /* for the pages looked at and the splits of each target; 0: random */
 
 	__u64 reserved[2];
 };
@@ -275,7 +275,7 @@ struct tmprof_page_record {
 	__u32 references; /* scans that found the accessed bit set */
 	__u32 load_samples;
 	__u32 store_samples;
-	__u32 span_pages; /* of the leaf that maps it: 1, 512 or 262144 */
+	__u32 span_pages; /* pages of the leaf that maps it: 1, 512 or 262144 */
 	__u16 node;	  /* at the latest look; TMPROF_NO_NODE: not known */
 	__u16 page_flags; /* enum tmprof_page_flags */
 };
@@ -387,10 +387,10 @@ struct tmprof_region_record {
 		      * that it is in; TMPROF_UNKNOWN: it was not present */
 	__u32 target_id;
 	__u32 address_space;
-	__u32 looks; /* of one page of a mapping each, absent ones included; 0: the rest is not
+	__u32 looks; /* each at one page of a mapping, absent ones included; 0: the rest is not
 		      * known */
 	__u32 references;
-	__u32 regions; /* of this aggregation, in all */
+	__u32 regions; /* number of regions in this aggregation */
 	__u32 reserved0;
 };
 
@@ -436,7 +436,7 @@ struct tmprof_stats {
 	/* out: sampler */
 	__u64 samples_taken;	      /* overflows */
 	__u64 samples_counted;	      /* into page counters */
-	__u64 samples_foreign;	      /* of processes that are no targets */
+	__u64 samples_foreign;	      /* taken in processes that are no targets */
 	__u64 samples_guest;	      /* taken while a virtual machine ran: addresses of its own */
 	__u64 samples_no_address;     /* none, or a kernel one */
 	__u64 samples_near;	      /* served at or before the last-level cache */
@@ -458,11 +458,11 @@ struct tmprof_stats {
 	__u64 pages_refused; /* evidence dropped at the memory limit or for want of memory */
 	__u64 epochs;
 	__u64 epochs_delayed;
-	__u64 records_dropped; /* of epochs that were ended over unread records */
+	__u64 records_dropped; /* unread records of epochs that were ended */
 
 	/* out: sources and their gates */
 	__u64 started_ns[TMPROF_SOURCE_COUNT]; /* time started */
-	__u64 active_ns[TMPROF_SOURCE_COUNT];  /* of it: not paused, gate open */
+	__u64 active_ns[TMPROF_SOURCE_COUNT];  /* time started, not paused and with the gate open */
 	__u64 gate_count[TMPROF_SOURCE_COUNT]; /* scaled to a period; of the latest reading; UNKNOWN
 						*/
 	__u64 gate_max[TMPROF_SOURCE_COUNT];   /* largest so far; UNKNOWN */
@@ -471,7 +471,7 @@ struct tmprof_stats {
 	 * started yet. */
 	__u32 gate_open[TMPROF_SOURCE_COUNT];
 	__u64 targets_gone;
-	__u64 samples_pmu_lost; /* as far as the PMU told perf (PERF_FORMAT_LOST); real ones do not
+	__u64 samples_pmu_lost; /* reported by the PMU to perf (PERF_FORMAT_LOST); real PMUs do not
 				 */
 
 	/* out: the scan by regions */
