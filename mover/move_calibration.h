@@ -19,12 +19,12 @@ namespace tmprof {
 // A move has this time to pay for itself, and its prediction is checked over this time.
 inline constexpr std::chrono::seconds kPaybackTime{10};
 
-// Sums over promoted pages, each for its first kPaybackTime in tier 1. An epoch counts on both
-// sides for the pages about which it tells anything. The savings of other pages are unknown.
+// Sums over promoted pages, each for its first kPaybackTime in tier 1. An epoch adds only the pages
+// for which it has evidence, to both sums. The savings of other pages are unknown.
 struct PromotionSavings {
-  std::uint64_t promotions = 0;  // promotions about which some epoch told anything
-  double predicted_seconds = 0;  // of memory time, by the scores that decided
-  double realised_seconds = 0;   // by the scores of later epochs
+  std::uint64_t promotions = 0;  // promotions for which some epoch has evidence
+  double predicted_seconds = 0;  // saved memory time, estimated from the scores that decided
+  double realised_seconds = 0;   // saved memory time, estimated from the scores of later epochs
   friend bool operator==(const PromotionSavings&, const PromotionSavings&) = default;
 };
 
@@ -63,7 +63,7 @@ class MoveCalibration {
   };
 
   std::size_t most_moves_;
-  std::map<PageKey, Watched> watched_;  // by the first page; they do not overlap
+  std::map<PageKey, Watched> watched_;  // key: the first page; they do not overlap
   PromotionSavings savings_;
 };
 

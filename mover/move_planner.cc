@@ -114,8 +114,8 @@ class Room {
   }
 
   const Tiers* tiers_;
-  std::vector<std::optional<PageCount>> left_;  // of each tier's capacity; unset: no limit
-  std::vector<PageCount> free_;                 // by node number
+  std::vector<std::optional<PageCount>> left_;  // left of each tier's capacity; unset: no limit
+  std::vector<PageCount> free_;                 // index: node number
 };
 
 class Decider {
@@ -454,10 +454,10 @@ class Decider {
   const MoveHistory* history_;
   std::uint64_t epoch_;
   Room room_;
-  std::vector<PageCount> used_;      // of each tier
+  std::vector<PageCount> used_;      // one per tier
   std::optional<Verdict> too_full_;  // why tier 1 stays above its capacity, if it does
-  PageCount pages_moved_;            // by the moves decided up to now
-  std::vector<Stack> residents_;     // of each node of one tier; at the end of tier 1
+  PageCount pages_moved_;            // sum over the moves decided up to now
+  std::vector<Stack> residents_;     // one per node of one tier; at the end of tier 1
   std::vector<Move> promotions_;
   MoveDecision decision_;
 };

@@ -33,7 +33,7 @@ struct PlacedSpan {
   PageKey key;
   PageCount span{1};
   NodeId node;
-  double score = 0;       // of the whole span; 0: no access was seen
+  double score = 0;       // score of the whole span; 0: no access was seen
   bool supposed = false;  // the score is assumed, because nobody looked at the span
   Held held = Held::kNot;
   // Nodes that the memory policy and cpuset allow, which are the same for the whole span. Null:
@@ -55,7 +55,7 @@ struct NodeRoom {
 
 // Scores are per base page here, in the unit of the rank model.
 struct MoveRules {
-  PageCount capacity;  // of tier 1, for all targets together
+  PageCount capacity;  // capacity of tier 1, for all targets together
   // Capacities of tiers 2, 3 and so on. Unset or missing: the room of the tier's nodes. The slowest
   // tier's is not used, because no page can leave that tier downwards.
   std::vector<std::optional<PageCount>> lower_capacities;

@@ -24,7 +24,7 @@ struct Zone {
   std::optional<std::uint64_t> managed;
   std::optional<std::uint64_t> free;
   std::optional<std::uint64_t> high;
-  std::vector<std::uint64_t> protection;  // by the highest zone that a request may be served from
+  std::vector<std::uint64_t> protection;  // index: the highest zone that may serve a request
 };
 
 // Takes a word off the front of `text`; empty at its end.

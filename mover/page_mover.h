@@ -55,7 +55,7 @@ struct MoverLimits {
   // earlier calls how many pages that allows.
   std::chrono::nanoseconds call_latency{5'000'000};
   std::optional<std::uint64_t> bytes_per_second;
-  std::optional<std::uint64_t> cpu_ns_per_second;  // of the moving thread
+  std::optional<std::uint64_t> cpu_ns_per_second;  // CPU time of the moving thread
   std::uint32_t attempts = 3;                      // for each move, each in another call
   bool dry_run = false;  // makes no call; each move ends with the error ECANCELED
   friend bool operator==(const MoverLimits&, const MoverLimits&) = default;

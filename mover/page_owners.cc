@@ -99,7 +99,7 @@ void PageOwners::FindStretches(const std::set<TargetId>& files) {
         for (const PageKey& base : open) {
           stretch.mappings.push_back({base.target, Vpn(base.vpn.value() + done.value())});
         }
-        std::ranges::sort(stretch.mappings);  // by addresses instead of bases
+        std::ranges::sort(stretch.mappings);  // sorts by addresses instead of bases
       }
       done = edge.page;
       if (edge.opens) {

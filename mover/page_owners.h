@@ -108,13 +108,13 @@ class PageOwners {
   // Pages of a file that one mapping owns.
   struct Claim {
     Vpn end;
-    PageKey owner;  // of the first page
+    PageKey owner;  // owner of the first page
     // The number of mappings that were presumed to have the pages, the last one being this. 0: it
     // was seen to have them. If not 0, any mapping that is seen to have the pages becomes the
     // owner.
     int presumed = 0;
   };
-  using Claims = std::map<Vpn, Claim>;  // by page of the file; disjoint
+  using Claims = std::map<Vpn, Claim>;  // key: page of the file; disjoint
   struct File {
     std::vector<Stretch> stretches;  // ascending
     Claims claims;

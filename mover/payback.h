@@ -22,7 +22,7 @@ struct SeenSpan {
   PageKey key;  // in the form of Move::page()
   PageCount span{1};
   double seen = 0;   // references and samples of this epoch, or exact accesses
-  double score = 0;  // of the whole span
+  double score = 0;  // score of the whole span
 };
 
 // Returns the part of the pages of `whole` that lies within [start, end), in [0, 1].

@@ -31,7 +31,7 @@ struct PlacedRun {
 
 // Pages that have another address from now on.
 struct Renamed {
-  PageKey from;               // of the first page
+  PageKey from;               // old address of the first page
   std::optional<PageKey> to;  // unset: none
   PageCount pages;
   friend bool operator==(const Renamed&, const Renamed&) = default;

@@ -59,9 +59,9 @@ class PlacementSurvey {
   Vpn next_of_new_;           // within the first one of new_
   // For complete targets, when their last look began.
   std::map<TargetId, std::optional<PageCount>> resident_;
-  std::optional<PageCount> resident_of_new_;  // of the first one of new_, when its look began
+  std::optional<PageCount> resident_of_new_;  // pages of the first one of new_, when its look began
   PageKey next_again_;
-  std::chrono::nanoseconds left_{0};  // of the budgets up to now; one look may overdraw them
+  std::chrono::nanoseconds left_{0};  // left of the budgets up to now; one look may overdraw them
 };
 
 }  // namespace tmprof
