@@ -116,7 +116,7 @@ struct filter_entry {
 /* Lines that a stream prefetcher has asked for. */
 struct streams {
   struct tiersim_prefetcher prefetcher;
-  uint64_t asked[TIERSIM_STREAMS]; /* by stream, a bit for each line of its page */
+  uint64_t asked[TIERSIM_STREAMS]; /* one per stream, a bit for each line of its page */
 };
 
 /* A vCPU needs this of the model besides its filter. */
@@ -135,7 +135,7 @@ struct leaf_place {
 };
 
 struct arena {
-  struct leaf_place recent[RECENT_LEAVES]; /* by the low bits of the number */
+  struct leaf_place recent[RECENT_LEAVES]; /* index: the low bits of the number */
   struct filter_entry filter[FILTER_ENTRIES];
   uint64_t instructions;       /* executed: the vCPU's */
   uint64_t instructions_check; /* when to look at the epoch again */
@@ -167,7 +167,7 @@ struct shared_range {
 /* A page that a forked process, or one that it descends from, has written to since the fork. */
 struct own_page {
   uint64_t tag; /* vpn + 1; 0 empty */
-  uint64_t key; /* of the process that wrote to it */
+  uint64_t key; /* key of the process that wrote to it */
 };
 
 static struct {
@@ -176,7 +176,7 @@ static struct {
   struct arena* free_arenas;
 
   /* Settings. */
-  char options[2 * PATH_MAX]; /* as given but for the file, for the next exec(2) */
+  char options[2 * PATH_MAX]; /* those given, without the file, for the next exec(2) */
   char plugin[PATH_MAX];
   char qemu[PATH_MAX];
   char socket[sizeof(((struct sockaddr_un*)NULL)->sun_path)];
@@ -188,18 +188,18 @@ static struct {
 
   struct tiersim_cache llc; /* in the shared memory */
   bool has_llc;
-  uint64_t l2_bytes;                  /* 0: none */
-  uint64_t prefetch_lines;            /* 0: no prefetcher */
-  uint64_t stall_ns;                  /* of a miss; 0: not modelled */
-  uint64_t shared_id;                 /* of the segment, + 1; 0: it is only forked processes' */
+  uint64_t l2_bytes;       /* 0: none */
+  uint64_t prefetch_lines; /* 0: no prefetcher */
+  uint64_t stall_ns;       /* time of a miss; 0: not modelled */
+  uint64_t shared_id;      /* number of the segment, + 1; 0: it is only forked processes' */
   struct tmprof_exact_shared* shared; /* NULL: not needed */
-  uint32_t threads;                   /* of ours */
+  uint32_t threads;                   /* number of our threads */
   bool threads_told;                  /* `shared` counts them */
 
   /* The place of a page in the cache: an address space's pages differ from another one's by a key.
    * It is 0 for the first program, so that its lines lie where their addresses say. */
-  uint64_t key;      /* of pages that we have written to */
-  uint64_t base_key; /* of all others: that of the program when it was executed */
+  uint64_t key;      /* key of pages that we have written to */
+  uint64_t base_key; /* key of all others: the program's when it was executed */
   /* The rest is for memory that is not like that. */
   bool has_exceptions;
   pthread_spinlock_t exceptions_lock;
@@ -360,7 +360,7 @@ static void add_target(void) {
   size_t length = bytes - first;
   while (length && !command[first + length - 1]) --length;
   const char* const slash = strrchr(length ? command + first : "", '/');
-  char name[16]; /* as the kernel names it */
+  char name[16]; /* the kernel's name for it */
   snprintf(name, sizeof(name), "%.15s", slash ? slash + 1 : length ? command + first : "");
   for (size_t i = 0; i < length; ++i)
     if (!command[first + i]) command[first + i] = ' ';
@@ -1293,7 +1293,7 @@ static void on_vcpu_start(qemu_plugin_id_t id, unsigned int vcpu) {
     abort();
   }
   const bool first = !tracer.arenas;
-  struct arena* arena = arena_of_vcpu[vcpu]; /* of a thread that did not survive a fork */
+  struct arena* arena = arena_of_vcpu[vcpu]; /* left by a thread that did not survive a fork */
   if (!arena && tracer.free_arenas) {
     arena = tracer.free_arenas;
     tracer.free_arenas = arena->next_free;

@@ -10,7 +10,7 @@
 enum tiersim_kernel_code {
   TIERSIM_CODE_OTHER,
   TIERSIM_CODE_DOORBELL,
-  TIERSIM_CODE_LOAD_CR3,   /* from a register */
+  TIERSIM_CODE_LOAD_CR3,   /* loaded from a register */
   TIERSIM_CODE_FLUSH_PAGE, /* invlpg of what a register points to */
   TIERSIM_CODE_FLUSH_ALL,  /* another flush, or one whose extent is not decoded */
 };

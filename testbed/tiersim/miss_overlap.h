@@ -23,13 +23,13 @@
 #define TIERSIM_OVERLAP_INSTRUCTIONS 320u
 /* Lines that an L1 cache waits for at a time: 16 of Golden Cove (the same manual). */
 #define TIERSIM_OVERLAP_LINES 16u
-#define TIERSIM_OVERLAP_WORDS 8u /* of a line */
+#define TIERSIM_OVERLAP_WORDS 8u /* words of a line */
 /* A pointer leads to what lies no further than this behind the place where it points: the fields
  * of a small object. */
 #define TIERSIM_POINTER_BYTES 256u
 
 struct tiersim_missed_line {
-  uint64_t* stall; /* what the waiting is added to */
+  uint64_t* stall; /* the waiting time is added to this */
   uint64_t words[TIERSIM_OVERLAP_WORDS];
 };
 

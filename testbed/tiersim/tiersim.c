@@ -77,7 +77,7 @@ struct options {
   uint32_t prefetch_lines; /* 0: no prefetcher */
   uint32_t ring_samples;   /* that a vCPU's ring takes */
   uint32_t walk_ns;
-  uint32_t latency_ns[TIERSIM_MAX_CPUS][MAX_LATENCIES]; /* of a vCPU and node */
+  uint32_t latency_ns[TIERSIM_MAX_CPUS][MAX_LATENCIES]; /* index: vCPU and node */
   bool charge; /* to the guest's clock, which icount makes possible */
 };
 
@@ -127,8 +127,8 @@ struct vcpu {
   uint32_t generation[TIERSIM_SLOTS];
   struct {
     uint64_t pc;
-    uint64_t block;   /* where the block of the instruction starts */
-    uint64_t last_pc; /* of the last access in it since it was entered; 0 none yet */
+    uint64_t block;   /* start of the instruction's block */
+    uint64_t last_pc; /* PC of the last access in it since it was entered; 0 none yet */
     bool last_stored;
   } chosen[TIERSIM_SLOTS];
   struct qemu_plugin_register* general[REGISTERS];

@@ -38,9 +38,9 @@ struct vpmu_cpu {
 	struct hrtimer timer;
 	bool timer_runs;
 	unsigned long taken;			 /* slots, from vibs_add() to vibs_del() */
-	struct perf_event *slots[TIERSIM_SLOTS]; /* of those, the started ones' */
+	struct perf_event *slots[TIERSIM_SLOTS]; /* events of the started ones among those */
 	struct pt_regs regs;
-	u64 ring_full[TIERSIM_SLOTS]; /* of tiersim_slot.lost, what events were told of */
+	u64 ring_full[TIERSIM_SLOTS]; /* part of tiersim_slot.lost that was reported to events */
 	u64 delivered;
 	u64 misplaced; /* samples of a process that was no longer the current one */
 	u64 stopped;   /* samples of an event that had stopped */

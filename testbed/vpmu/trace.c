@@ -41,7 +41,7 @@ MODULE_PARM_DESC(epoch_ms, "length of an epoch of the truth");
 #define NS_PER_TICK (NSEC_PER_SEC / USER_HZ)
 
 static DEFINE_SPINLOCK(spaces);
-static struct mm_struct *held[TIERSIM_MAX_SPACES]; /* of the entry; NULL: shares another's */
+static struct mm_struct *held[TIERSIM_MAX_SPACES]; /* mm of the entry; NULL: shares another's */
 static u32 targets;
 static u64 refused; /* spaces that the table had no room for */
 

@@ -19,8 +19,8 @@
 #define TMPROF_EXACT_SET_LOCKS 4096u
 
 struct tmprof_exact_shared {
-  uint64_t magic;          /* by tmprof */
-  uint64_t bytes;          /* of all of it; by tmprof */
+  uint64_t magic;          /* set by tmprof */
+  uint64_t bytes;          /* size of all of it; set by tmprof */
   uint32_t address_spaces; /* numbers given away */
   uint32_t threads;        /* that run; too high by those of killed processes */
   uint64_t instructions;   /* executed, as far as the processes have told */

@@ -17,7 +17,7 @@
 
 enum tmprof_guest_verdict {
   TMPROF_GUEST_RUNS,
-  TMPROF_GUEST_REFUSED,       /* by the kernel, too: errno says why */
+  TMPROF_GUEST_REFUSED,       /* the kernel may refuse it, too: errno says why */
   TMPROF_GUEST_OTHER_MACHINE, /* not x86-64 Linux */
   TMPROF_GUEST_OTHER_RIGHTS,  /* set-user-ID or set-group-ID, or not for us to read */
 };
@@ -27,9 +27,9 @@ enum { TMPROF_GUEST_HEAD_BYTES = 256 };
 
 /* A program, and what comes before its own arguments where it is run by an interpreter. */
 struct tmprof_guest_program {
-  char path[PATH_MAX];       /* of the ELF file */
-  char script_argument[256]; /* of the #! line; empty: none */
-  char script[PATH_MAX];     /* what the interpreter is to read; empty: not a script */
+  char path[PATH_MAX];       /* path of the ELF file */
+  char script_argument[256]; /* argument of the #! line; empty: none */
+  char script[PATH_MAX];     /* file that the interpreter is to read; empty: not a script */
 };
 
 /* Cuts "#! interpreter [argument]" at its end. False where it names no interpreter. */

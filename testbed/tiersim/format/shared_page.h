@@ -58,7 +58,7 @@ struct tiersim_sample {
   __u64 pc;
   __u64 address;          /* virtual; 0 without an access */
   __u64 physical_address; /* 0 without an access */
-  __u32 pid;              /* of the address space's process */
+  __u32 pid;              /* process of the address space */
   __u32 latency_ns;       /* charged for it */
   __u16 node;             /* TIERSIM_NODE_UNKNOWN without an access */
   __u8 slot;

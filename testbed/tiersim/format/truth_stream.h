@@ -80,7 +80,7 @@ enum tmprof_truth_record_type {
 
 struct tmprof_truth_record {
   uint32_t type;  /* enum tmprof_truth_record_type */
-  uint32_t bytes; /* from here to the next record */
+  uint32_t bytes; /* distance from here to the next record */
 };
 
 enum {
@@ -132,7 +132,7 @@ struct tmprof_truth_page {
   uint64_t dtlb_misses;
   /* Only in entries of more than TMPROF_TRUTH_LEAST_PAGE_BYTES. A shorter entry leaves both
    * unknown, as the header's empty model does. */
-  uint64_t hidden_misses; /* of llc_misses: a prefetcher had asked for the line before */
+  uint64_t hidden_misses; /* those of llc_misses whose line a prefetcher had asked for */
   uint64_t stall_ns;      /* time that the program waited for memory */
 };
 
