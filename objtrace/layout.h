@@ -64,8 +64,8 @@ struct Header {
   std::uint16_t seal;   // tells a live object, a free slot and an overwritten header apart
   std::uint8_t generation;
   std::uint8_t alignment_shift;
-  std::uint64_t count;                // by the span's owner
-  std::atomic<std::uint64_t> shared;  // by all other threads; may still be added to in a free slot
+  std::uint64_t count;                // accesses by the span's owner
+  std::atomic<std::uint64_t> shared;  // those by all other threads; may still grow in a free slot
   // The two fields of a free slot are the link to the next one, low half first.
   std::uint32_t birth_ms;  // since the runtime began
   std::uint32_t bytes;     // kLargeBytes: see the span

@@ -63,7 +63,7 @@ struct Group {
   std::uint64_t left_to_it = 0;
   bool leaves_accesses = false;  // it is such a leader, and counts only if control goes elsewhere
   bool leads = false;
-  Value* header = nullptr;                   // of a leader: the object's header, or null
+  Value* header = nullptr;                   // only for a leader: the object's header, or null
   llvm::PHINode* incoming_header = nullptr;  // the header of its incoming leaders
 };
 
@@ -223,7 +223,7 @@ class FunctionCounter {
 
   ModuleCounter& module_;
   llvm::Function& function_;
-  llvm::DominatorTree dominators_;  // of the original function
+  llvm::DominatorTree dominators_;  // the original function's
   llvm::LoopInfo loops_;
   llvm::DenseMap<const llvm::Loop*, bool> quiet_;
   std::vector<Group> groups_;

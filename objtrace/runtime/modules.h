@@ -16,7 +16,7 @@ struct LoadedImage {
   std::uint64_t start;
   std::uint64_t end;
   std::uint64_t bias;    // an address minus this is the one in the file's symbol table
-  const void* build_id;  // of the GNU note; null: there is none
+  const void* build_id;  // contents of the GNU note; null: there is none
   std::uint64_t build_id_bytes;
 };
 

@@ -41,7 +41,7 @@ void* AllocateArray(std::size_t elements, std::size_t element_bytes, const void*
 
 void* Reallocate(void* object, std::size_t bytes, const void* frame) {
   if (object == nullptr) return OrNoMemory(heap.Allocate(bytes, frame));
-  if (bytes == 0) {  // as the GNU C library does
+  if (bytes == 0) {  // like the GNU C library
     heap.Free(object);
     return nullptr;
   }

@@ -47,7 +47,7 @@ struct alignas(64) Span {  // no two share a cache line
   union {
     std::uint64_t large_bytes;        // requested bytes
     std::uint64_t used_pages_before;  // with slots: `used` when the span was taken
-    SpanRange dirty_part;             // of a free run: the rest of it is zeros
+    SpanRange dirty_part;             // for a free run: the rest of it is zeros
   };
 };
 static_assert(sizeof(Span) == 64);

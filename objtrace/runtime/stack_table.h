@@ -18,7 +18,7 @@ inline constexpr std::uint32_t kMaxStacks = 1 << 18;  // further stacks get kUnk
 struct Stack {
   std::uint64_t hash;
   std::uint32_t depth;
-  bool is_cut;  // as CallChain::is_cut
+  bool is_cut;  // like CallChain::is_cut
 
   // Return addresses, innermost first.
   std::uint64_t* frames() { return reinterpret_cast<std::uint64_t*>(this + 1); }
@@ -64,7 +64,7 @@ class KnownStacks {
   };
   struct Known {
     std::uint64_t frame;       // 0: none
-    std::uint32_t generation;  // of the unwinder
+    std::uint32_t generation;  // the unwinder's
     std::uint32_t id;
     std::uint64_t end;  // end of the highest word
     const Word* last;   // there is at least one

@@ -18,7 +18,7 @@ namespace tmprof::objtrace {
 // Ends the program without naming an address.
 [[noreturn]] void Die(const char* what);
 
-inline constexpr std::uint64_t kPageBytes = 4096;  // of x86-64
+inline constexpr std::uint64_t kPageBytes = 4096;  // the base page of x86-64
 inline std::uint64_t PagesOf(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes; }
 
 // Reserves addresses without memory, at `hint` if it is free; null if the system has none.

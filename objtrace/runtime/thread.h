@@ -79,7 +79,7 @@ struct Thread {
   static constexpr std::uint64_t kPending = 512;
 
   Registry* registry;
-  std::uint16_t number;  // from 1
+  std::uint16_t number;  // counts from 1
   bool in_use;           // set under the registry's lock
   // Set under the registry's lock: a fork(2) cut its thread off anywhere, and nobody uses it again.
   bool torn;
@@ -89,14 +89,14 @@ struct Thread {
   bool stack_known;  // exactly; until then it is taken to be as large as usual
   SharedBounds stack;
   std::uint64_t stack_id;        // ID for accesses of others to its stack
-  std::uint64_t* static_counts;  // by ID
-  SiteTotals* sites;             // by stack ID
+  std::uint64_t* static_counts;  // index: ID
+  SiteTotals* sites;             // index: stack ID
   KnownStacks known_stacks;
   std::atomic<Header*> returned;        // freed by other threads
   std::atomic<std::uint64_t> flushing;  // address of the header that it may be adding to, or 0
   Span* held;                           // free large runs to which a thread may still be adding
   Bin bins[kSizeClasses];
-  Pending pending[kPending];  // by address; a new one replaces an older one
+  Pending pending[kPending];  // hashed by address; a new one replaces an older one
 };
 
 inline bool IsOnStack(const Thread& thread, std::uint64_t address) {

@@ -74,7 +74,7 @@ class Unwinder {
   void Forget();
   void ForgetUnlessAdding();
 
-  std::atomic<Place*> places_ = nullptr;  // by hash; open addressing
+  std::atomic<Place*> places_ = nullptr;  // hashed; open addressing
   std::atomic<bool> adding_ = false;      // also set while places are forgotten
   std::atomic<std::uint32_t> generation_ = 0;
   std::atomic<std::uint32_t> forgotten_ = 0;  // the generation of the places

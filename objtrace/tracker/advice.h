@@ -83,7 +83,7 @@ class Advice {
   // True if the module that is loaded at `file_start` is of the file's build.
   bool IsSameBuild(std::uint32_t module, const void* file_start, std::uint64_t bias) const;
 
-  const char* path_[kMaxAdvisedModules];  // by number
+  const char* path_[kMaxAdvisedModules];  // index: number
   std::uint8_t build_id_[kMaxAdvisedModules][kMaxBuildIdBytes];
   std::uint8_t build_id_bytes_[kMaxAdvisedModules];  // 0: unknown
   mutable std::atomic<Build> build_[kMaxAdvisedModules];

@@ -36,8 +36,8 @@ inline constexpr std::size_t kLogPathBytes = 488;
 
 enum class LogEventKind : std::uint32_t {
   kAllocated = 1,
-  kFreed = 2,     // by address; bytes are 0
-  kMapped = 3,    // by mmap(2)
+  kFreed = 2,     // names the address; bytes are 0
+  kMapped = 3,    // mapped with mmap(2)
   kUnmapped = 4,  // a range, of which any part may have been mapped
   // A thread, whose TID is `site`; address and bytes are its stack's.
   kThreadBegan = 5,

@@ -98,7 +98,7 @@ Result<AllocationLogs> AllocationLogs::Create(const Options& options) {
 }
 
 AllocationLogs::~AllocationLogs() {
-  std::error_code ignored;  // nothing else can be done
+  std::error_code ignored;  // no other remedy is left
   if (folder_ != nullptr) fs::remove_all(*folder_, ignored);
 }
 

@@ -33,7 +33,7 @@ struct LoggedEvent {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
   MonotonicTime time;
-  std::uint32_t site = 0;  // of a thread's event: its TID
+  std::uint32_t site = 0;  // for a thread's event: its TID
   double weight = 0;  // mean number of allocations that it stands for; 1: all such are recorded
 };
 

@@ -33,7 +33,7 @@ inline std::uint64_t HashOf(std::uint64_t value) {
 
 // The request in the environment; forked children have it, too.
 struct Request {
-  std::uint64_t threshold = UINT64_MAX;  // nothing is requested
+  std::uint64_t threshold = UINT64_MAX;  // no request
   std::uint64_t interval = 0;
   char folder[256] = {};
 };

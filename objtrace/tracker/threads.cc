@@ -28,7 +28,7 @@ pthread_key_t thread_ends;  // its destructor reports the end
 // Records of threads that are about to begin. In a forked child those of its parent stay taken.
 constexpr std::uint64_t kStarts = 64;
 ThreadStart starts[kStarts];
-std::atomic<std::uint64_t> starts_taken = 0;  // by bit
+std::atomic<std::uint64_t> starts_taken = 0;  // one bit per start
 
 void TellThreadEnds(void* /*any*/) {
   const Within here;
