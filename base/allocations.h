@@ -51,9 +51,9 @@ struct ObjectSite {
 
 enum class AllocationKind : std::uint8_t {
   kAllocated,  // malloc(3) and its family
-  kFreed,      // by address: the object that was allocated there
+  kFreed,      // `address` names the object that was allocated there
   kMapped,     // mmap(2)
-  kUnmapped,   // by range: what is mapped there, or a part of it
+  kUnmapped,   // the range holds a mapping, or a part of one
 };
 
 struct AllocationEvent {
@@ -68,9 +68,9 @@ struct AllocationEvent {
 };
 
 enum class FixedKind : std::uint8_t {
-  kVariable,  // of a loaded file, by its symbol
-  kData,      // of a loaded file's section, outside of variables with symbols
-  kStack,     // of a thread
+  kVariable,  // a variable of a loaded file, known by its symbol
+  kData,      // a loaded file's section, outside of variables with symbols
+  kStack,     // a thread's stack
 };
 
 // Memory that was not allocated. It is reported when its pages are first accessed. A second report
@@ -78,7 +78,7 @@ enum class FixedKind : std::uint8_t {
 struct FixedEvent {
   TargetId target;
   FixedKind kind = FixedKind::kVariable;
-  bool ends = false;  // by address: it no longer exists
+  bool ends = false;  // the memory at `address` no longer exists
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;  // 0 if it ends
   MonotonicTime time;       // exists since then; may lie before the epoch

@@ -103,17 +103,19 @@ struct PageColumns {
   bool empty() const { return vpn.empty(); }
   void Reserve(std::size_t records);
   PageKey key(std::size_t i) const { return {target[i], vpn[i]}; }
-  bool WasSeenAccessed(std::size_t i) const;  // by any source
+  bool WasSeenAccessed(std::size_t i) const;  // counts any source
 
   friend bool operator==(const PageColumns&, const PageColumns&) = default;
 };
 
-// The true accesses of a program to a span in an epoch. A read-modify-write is a load and a store.
+// The true accesses of a program to a span in an epoch, from a source that counts each access. A
+// read-modify-write is a load and a store. PageRecord::accesses is nullopt if the profile has no
+// such source.
 struct AccessCounts {
   std::uint64_t loads = 0;
   std::uint64_t stores = 0;
-  std::optional<std::uint64_t> llc_misses;   // of these accesses; nullopt: no cache was modelled
-  std::optional<std::uint64_t> dtlb_misses;  // of these accesses; nullopt: no TLB was modelled
+  std::optional<std::uint64_t> llc_misses;   // those that missed; nullopt: no cache was modelled
+  std::optional<std::uint64_t> dtlb_misses;  // those that missed; nullopt: no TLB was modelled
   // Those of llc_misses that were hidden by a prefetcher; nullopt: none was modelled.
   std::optional<std::uint64_t> hidden_misses;
   std::optional<std::uint64_t> stall_ns;  // waiting for memory; nullopt: it was not modelled

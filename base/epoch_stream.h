@@ -31,7 +31,7 @@ struct UnobservableMemory {
 struct FilteredChildren {
   std::uint64_t processes = 0;
   PageCount resident;    // summed; a page that several of them share counts for each
-  double cpu_share = 0;  // of all of them together, in CPUs; 2 is two CPUs
+  double cpu_share = 0;  // sum over all of them, in CPUs; 2 is two CPUs
   friend bool operator==(const FilteredChildren&, const FilteredChildren&) = default;
 };
 
@@ -44,7 +44,7 @@ struct RecordingOutcome {
   // All pages of a region count.
   std::optional<PageCount> looked_at;
   std::optional<PageCount> accessed;
-  std::optional<PageCount> resident;  // of all targets together, the most at any time
+  std::optional<PageCount> resident;  // sum over all targets, the most at any time
   UnobservableMemory unobservable;
   std::optional<FilteredChildren> filtered;
   friend bool operator==(const RecordingOutcome&, const RecordingOutcome&) = default;

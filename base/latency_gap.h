@@ -22,7 +22,7 @@ namespace tmprof {
 inline constexpr double kAssumedLatencyGapNs = 100;
 
 enum class LatencyBasis : std::uint8_t {
-  kGiven,     // by the user
+  kGiven,     // the user has given the gap
   kFirmware,  // read latencies of the nodes (ACPI HMAT)
   kAssumed,   // kAssumedLatencyGapNs, because no gap is known
 };

@@ -34,7 +34,7 @@ class SharedPages {
   // A part of a shared file at the place where a target maps it.
   struct Part {
     VpnRange range;
-    PageKey name;  // of its first page
+    PageKey name;  // name of its first page
     // A System V segment: each IPC namespace has its own segment of that name.
     bool is_segment = false;
     // The IPC namespace of a segment is unknown: another process's memory of this name may be
@@ -71,7 +71,7 @@ class SharedPages {
 
  private:
   struct OfTarget {
-    std::vector<Part> parts;  // of shared files, ascending
+    std::vector<Part> parts;  // parts of shared files, ascending
     bool exited = false;
   };
   // Device, inode, path, and the IPC namespace of a segment.

@@ -39,7 +39,7 @@ class Tiers {
   explicit Tiers(std::vector<std::vector<NodeId>> nodes);
 
   std::vector<std::vector<NodeId>> nodes_;
-  std::vector<Tier> tier_of_;  // by node number; 0: none
+  std::vector<Tier> tier_of_;  // index: node number; 0: none
 };
 
 }  // namespace tmprof

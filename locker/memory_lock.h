@@ -29,7 +29,7 @@ struct LockOutcome {
   std::vector<Refusal> refused;  // ascending; a part of a refused range may be locked
   // The process's new RLIMIT_MEMLOCK in bytes, if it was raised.
   std::optional<std::uint64_t> raised_limit;
-  std::optional<Error> cut_short;  // what stopped the work early; unset: it is complete
+  std::optional<Error> cut_short;  // the reason for an early end; unset: it is complete
 };
 
 // Locks or unlocks `ranges`, which are ascending and disjoint. Ranges to be locked are not locked

@@ -65,7 +65,7 @@ class StoppedThread {
   bool called_ = false;
   user_regs_struct registers_{};       // the thread's own
   std::uint64_t signal_mask_ = 0;      // the thread's own
-  std::uint64_t syscall_address_ = 0;  // of a SYSCALL instruction in its memory
+  std::uint64_t syscall_address_ = 0;  // address of a SYSCALL instruction in its memory
 };
 
 }  // namespace tmprof

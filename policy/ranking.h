@@ -81,7 +81,7 @@ class Ranking {
   // The entries are by place, up to the last placed bucket.
   std::vector<Placed> placed_;
   std::vector<std::uint32_t> row_;         // final up to sorted_
-  std::vector<std::uint32_t> next_place_;  // of each bucket, while rows are placed
+  std::vector<std::uint32_t> next_place_;  // one per bucket, while rows are placed
   std::vector<std::uint32_t> candidates_;  // rows of the buckets being placed
   std::size_t placed_buckets_ = 0;
   std::size_t sorted_buckets_ = 0;

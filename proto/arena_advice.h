@@ -33,8 +33,8 @@ struct AdvisedSite {
 };
 
 struct ArenaAdvice {
-  std::map<std::uint32_t, std::vector<std::uint32_t>> nodes;  // by arena
-  std::map<std::uint32_t, std::uint64_t> room_bytes;          // by arena; others have no limit
+  std::map<std::uint32_t, std::vector<std::uint32_t>> nodes;  // key: arena
+  std::map<std::uint32_t, std::uint64_t> room_bytes;          // key: arena; others have no limit
   std::vector<AdvisedSite> sites;
   std::map<std::string, std::string> build_ids =
       {};  // bytes, by the module's path; others: unknown

@@ -34,7 +34,7 @@ constexpr std::size_t VarintBytes(std::uint64_t value) {
 struct Census {
   std::size_t runs = 0;
   std::size_t run_bytes = 0;
-  std::size_t overflow_bytes = 0;  // of codes without a dictionary
+  std::size_t overflow_bytes = 0;  // bytes of codes without a dictionary
 };
 
 Census Survey(std::span<const std::uint64_t> values) {

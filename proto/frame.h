@@ -40,7 +40,7 @@ inline std::unexpected<std::string> Wrong(std::string what) {
 
 // A kind of file, and the words for messages about it.
 struct FileFormat {
-  std::string_view magic;        // of kMagicBytes
+  std::string_view magic;        // has kMagicBytes bytes
   std::uint32_t version;         // written, and the newest that is read
   std::uint32_t oldest_version;  // the oldest that is read
   std::string_view noun;         // "trace"
@@ -48,7 +48,7 @@ struct FileFormat {
   std::string_view use;     // how to use one, for messages that want another kind of file
   std::string_view writer;  // who writes it
   std::string_view option;  // " (-o)": the option that names the file to be written
-  std::string_view source;  // where to get one from
+  std::string_view source;  // a way to get one
 };
 
 inline constexpr FileFormat kTraceFormat{
@@ -107,7 +107,7 @@ class FrameEncoder {
 
 struct Frame {
   FrameKind kind;        // may be none of the known ones
-  std::uint64_t offset;  // of the frame's first byte in the file
+  std::uint64_t offset;  // place of the frame's first byte in the file
   std::uint64_t payload_bytes;
   std::string_view message;  // valid until the next call
 };

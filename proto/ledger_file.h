@@ -31,7 +31,7 @@ struct LedgerInfo {
   Tiers tiers;
   std::string rank_model;  // its unit is that of scores and weights: "rate"
   std::string policy;      // "history"
-  bool dry_run = false;    // nothing was moved: each outcome has the error ECANCELED
+  bool dry_run = false;    // no page was moved: each outcome has the error ECANCELED
   std::vector<Setting> settings;
   std::vector<std::string> warnings;
   friend bool operator==(const LedgerInfo&, const LedgerInfo&) = default;

@@ -25,7 +25,7 @@ struct ObjectsInfo {
   // too.
   std::uint32_t forks = 0;
   std::string program;
-  MonotonicTime start;  // of the first allocation
+  MonotonicTime start;  // time of the first allocation
   MonotonicTime written;
   std::chrono::system_clock::time_point wall_start;  // at `start`
 };
@@ -83,7 +83,7 @@ struct LiveObject {
 };
 
 struct ElementCounts {
-  std::uint64_t start = 0;  // of the object
+  std::uint64_t start = 0;  // address of the object
   std::uint64_t element_bytes = 0;
   std::vector<std::uint64_t> accesses;
 };

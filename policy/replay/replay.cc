@@ -52,7 +52,7 @@ struct Lane {
   std::size_t rank = 0;  // index into Snapshot::ranking
   PageCount capacity;
   PageBits tier1;
-  PageCount used;  // of tier1
+  PageCount used;  // pages of tier1
   PageCount moved;
   double hit = 0;
   double total = 0;  // weight that could be hit
@@ -441,7 +441,7 @@ class Replayer {
   // Reused from call to call.
   std::vector<std::uint32_t> wanted_;
   PageBits refilled_;
-  std::vector<double> weight_;  // by footprint index
+  std::vector<double> weight_;  // index: footprint index
   // Used with the judge kMemory: footprint indexes, and the accesses to memory that samples of the
   // present epoch stand for.
   std::vector<std::pair<std::uint64_t, double>> sampled_;
@@ -451,8 +451,8 @@ class Replayer {
   // rows.
   std::vector<std::size_t> whole_of_;
   Scores score_of_wholes_;
-  SharedPages shared_pages_;  // of the present epoch
-  SharedRows shared_rows_;    // of the present epoch
+  SharedPages shared_pages_;  // those of the present epoch
+  SharedRows shared_rows_;    // those of the present epoch
   std::vector<std::uint64_t> new_pages_;
   std::uint64_t epochs_ = 0;
 };

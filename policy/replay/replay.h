@@ -44,7 +44,7 @@ struct ReplayOptions {
   RatioOf ratio_of = RatioOf::kFootprint;
   std::vector<PageCount> sizes;     // capacities; if not empty, there are no ratios
   std::optional<RankSource> judge;  // decides what a hit is worth; nullopt: the weight does
-  Ranker::Options ranker = Ranker::DefaultOptions(RankModel::kRate);  // of ranks and judge
+  Ranker::Options ranker = Ranker::DefaultOptions(RankModel::kRate);  // options of ranks and judge
 };
 
 // One per policy x rank x capacity, in this nesting.
@@ -75,7 +75,7 @@ struct ReplayOutcome {
   // of CPU time, without those that a prefetcher hides (rank/streams.h).
   std::optional<double> modelled_per_second;
   std::vector<ReplayResult> results;
-  StreamEnd end;  // of the trace; the results stand for the epochs before
+  StreamEnd end;  // how the trace ended; the results stand for the epochs before
 
   // False: too little was seen to tell the hit rates.
   bool is_told() const { return !observations || *observations >= kFewestObservations; }
