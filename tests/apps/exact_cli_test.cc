@@ -581,7 +581,7 @@ TEST_F(Exact, MissesAreRefusedEverywhereUnlessACacheWasModelled) {
   }
 }
 
-// What the plugin writes without a recorder, as the virtual machine's does.
+// The plugin writes such a file without a recorder, like the virtual machine's plugin.
 TEST_F(Exact, AStreamInAFileBecomesATraceOrIsPutBesideARecording) {
   const std::string stream = folder_.File("stream");
   const Outcome run = RunProgram({"qemu-x86_64", "-plugin",

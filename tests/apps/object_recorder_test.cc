@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this process, as the tracker would, writes into a log.
+// This process writes into a log like the tracker.
 
 #include "apps/tmprof/object_recorder.h"
 
@@ -56,7 +56,7 @@ class Child {
 
   Pid pid() const { return Pid(process_); }
 
-  // As another program does that is begun in the process and writes no log.
+  // Acts like another program that is begun in the process and writes no log.
   void Unmap() {
     char answer = 'u';
     EXPECT_EQ(::write(asks_[1], &answer, 1), 1);

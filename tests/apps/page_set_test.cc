@@ -17,7 +17,7 @@ TEST(PageSet, CountsEachPageOnceAcrossBlocks) {
   pages.Add({TargetId(1), Vpn(500)}, PageCount(600));  // 500 to 1100: three blocks
   pages.Add({TargetId(1), Vpn(510)}, PageCount(4));    // inside
   pages.Add({TargetId(1), Vpn(1099)}, PageCount(2));   // one more
-  pages.Add({TargetId(2), Vpn(500)}, PageCount(1));    // of another
+  pages.Add({TargetId(2), Vpn(500)}, PageCount(1));    // another target's
   EXPECT_EQ(pages.size(), PageCount(602));
 }
 

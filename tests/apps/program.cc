@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 constexpr uid_t kNobody = 65534;
 
-// As execvp() takes them: the last is null. `argv` must outlive them.
+// Returns the arguments in the form of execvp(): the last is null. `argv` must outlive them.
 std::vector<char*> ArgumentsOf(const std::vector<std::string>& argv) {
   std::vector<char*> arguments;
   for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));

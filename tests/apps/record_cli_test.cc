@@ -369,7 +369,7 @@ TEST_F(Recording, ThatCouldNotExecuteLeavesTheTraceBeforeThePreviousInPlaceToo) 
 TEST_F(Recording, ThatFindsNoRoomForItsHeaderLeavesThePreviousTracesInPlace) {
   WriteFile(trace_, "precious");
   WriteFile(trace_ + ".old", "and old");
-  // What it says goes to a pipe, which may grow.
+  // Its messages go to a pipe, which may grow.
   const std::string record =
       "trap '' XFSZ; ulimit -f 0; " + TmprofPath() + " record -o " + trace_ + " -- true";
   const Outcome outcome =

@@ -34,7 +34,7 @@ std::string WhyRecordingIsRefused() {
 
 }  // namespace
 
-// Of `tmprof doctor --format json`, the row of that source.
+// Returns the row of that source in `tmprof doctor --format json`.
 Json DoctorRow(const std::string& name, const std::function<void()>& in_child) {
   const Outcome outcome = RunProgram({TmprofPath(), "doctor", "--format", "json"}, in_child);
   EXPECT_EQ(outcome.status, 0) << outcome.err;

@@ -21,8 +21,8 @@ std::string Workload(const std::string& name);
 // process first.
 nlohmann::json DoctorRow(const std::string& name, const std::function<void()>& in_child = [] {});
 
-// Whether a recording went to its end: with 0, or with 3 where it saw little, as the speed of the
-// host may decide of an idle or short program.
+// Succeeds if a recording went to its end: with 0, or with 3 if it saw little. A slow host may see
+// little of an idle or short program.
 testing::AssertionResult Recorded(const Outcome& outcome);
 
 // Skips where no source of accessed bits or address samples is usable.

@@ -34,7 +34,7 @@ RecordingFacts Good() {
   return facts;
 }
 
-// Nothing was seen of the same program.
+// The same program, of which nothing was seen.
 RecordingFacts Nothing() {
   RecordingFacts facts = Good();
   facts.looked_at = facts.accessed = PageCount(0);

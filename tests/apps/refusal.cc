@@ -31,8 +31,8 @@ void Install(std::vector<sock_filter> filter) {
     _exit(126);
 }
 
-// Of perf_event_open(attr, pid, cpu, group, flags): refused if the CPU is named and the process is
-// `process`, or is not.
+// Refuses perf_event_open(attr, pid, cpu, group, flags) if the CPU is named and the process is
+// `process`, or is not (`is_it`).
 void RefuseSamplingWhere(pid_t process, bool is_it, int error) {
   constexpr unsigned kNoCpu = ~0U;
   const auto match = static_cast<unsigned char>(is_it ? 0 : 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From regions that are looked at to all that reads their trace: a simulated process is recorded
-// into a file, of which replay, the views of reports and the daemon's candidates must tell what it
+// Covers the way from regions to the readers of their trace: a simulated process is recorded into a
+// file. Replay, the views of reports and the daemon's candidates must show from it what the process
 // did.
 
 #include <unistd.h>
@@ -37,13 +37,13 @@ constexpr TargetId kTarget{0};
 constexpr Vpn kStart{0x7f0000000};
 constexpr std::uint64_t kPages = 8192;
 constexpr std::uint64_t kEighth = kPages / 8;
-// Of the eighths that are hot, one after the other, each for so many epochs. The others' pages are
-// accessed once a second.
+// These eighths are hot, one after the other, each for a phase. The others' pages are accessed once
+// a second.
 constexpr std::array<std::uint64_t, 2> kHotEighths{1, 5};
 constexpr std::uint64_t kPhase = 8;
 constexpr double kHotRate = 1'000;
 constexpr double kHotShare = kHotRate / (kHotRate + 7);
-// Of a phase, until regions have found what is hot.
+// Epochs of a phase until regions have found its hot pages.
 constexpr std::uint64_t kFound = 3;
 
 VpnRange Hot(std::size_t phase) {
@@ -121,7 +121,7 @@ class RegionTraceTest : public testing::Test {
   static void TearDownTestSuite() { std::filesystem::remove(path_); }
 
   static Trace Recorded() { return *OpenTraceFile(path_); }
-  // Of a phase, what regions have found.
+  // The epochs of a phase in which regions have found its hot pages.
   static EpochRange Settled(std::size_t phase) {
     return {.first = phase * kPhase + kFound, .end = (phase + 1) * kPhase};
   }

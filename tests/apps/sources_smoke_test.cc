@@ -28,7 +28,7 @@ using Json = nlohmann::json;
 
 struct Way {
   std::string name;
-  std::string source;  // as `tmprof doctor` names it
+  std::string source;  // its name in `tmprof doctor`
   std::vector<std::string> arguments;
 };
 

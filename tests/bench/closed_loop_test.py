@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What bench/closed_loop makes of what its boots find, on figures worked out by hand."""
+"""Tests how bench/closed_loop sums up what its boots find, on figures worked out by hand."""
 
 import argparse
 import contextlib

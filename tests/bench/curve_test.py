@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What bench/curve makes of a curve and of simulated misses."""
+"""Tests how bench/curve judges a curve by simulated misses."""
 
 import pathlib
 import sys

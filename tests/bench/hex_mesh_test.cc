@@ -39,8 +39,8 @@ double Determinant(const Vector& a, const Vector& b, const Vector& c) {
          a[2] * (b[0] * c[1] - b[1] * c[0]);
 }
 
-// By Gauss's rule with two points per axis, which is exact for the determinant of the map from the
-// unit cube: a polynomial of degree 2 per axis.
+// Integrates by Gauss's rule with two points per axis. It is exact for the determinant of the map
+// from the unit cube: a polynomial of degree 2 per axis.
 double NaiveVolume(const std::vector<Vector>& at, int x, int y, int z) {
   double volume = 0;
   for (int point = 0; point < 8; ++point) {
@@ -73,8 +73,8 @@ struct NaiveMesh {
   std::vector<double> pressure = std::vector<double>(kElements);
   std::vector<double> volume = std::vector<double>(kElements, 1);
 
-  // Of the face of an element across `axis`, on its low or high side: half the cross product of the
-  // diagonals, pointing up the axis.
+  // Returns the area vector of an element's face across `axis`, on its low or high side: half the
+  // cross product of the diagonals, pointing up the axis.
   Vector Area(int x, int y, int z, int axis, int side) const {
     const int b = (axis + 1) % 3;
     const int c = (axis + 2) % 3;

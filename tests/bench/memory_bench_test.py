@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What bench/memory makes of what eval says, on figures worked out by hand."""
+"""Tests how bench/memory sums up the output of eval, on figures worked out by hand."""
 
 import argparse
 import contextlib

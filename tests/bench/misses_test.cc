@@ -42,7 +42,7 @@ TEST(SimulateMisses, OfAPatternThatFitsAreNone) {
             1e-6);
 }
 
-// By Che's approximation: a line stays for as long as it takes to fill the cache with others.
+// Expects Che's approximation: a line stays for as long as it takes to fill the cache with others.
 TEST(SimulateMisses, OfHotPagesAreFewerThanTheirAccesses) {
   constexpr double kSpans = 1024;
   constexpr double kHot = 64;

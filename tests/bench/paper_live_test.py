@@ -130,7 +130,7 @@ def run_all(*sections: str) -> dict | None:
 
 
 def copy_plain_recording(variant: machines.Variant) -> None:
-    """As one of that variant."""
+    """Copies the plain recording as one of that variant."""
     plain = folder / "recordings" / f"{WORKLOAD}-1x"
     copy = plain.with_name(f"{plain.name}-{variant.name}")
     shutil.copytree(plain, copy)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What bench/stall_deciles makes of ranks and of samples."""
+"""Tests how bench/stall_deciles joins ranks and samples."""
 
 import pathlib
 import sys

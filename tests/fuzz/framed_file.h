@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fuzz targets of files of frames share: a file in memory, and mutations inside of frames.
+// The common part of the fuzz targets for files of frames: a file in memory, and mutations inside
+// frames.
 
 #pragma once
 

@@ -80,7 +80,7 @@ Parts Split(std::string_view bytes) {
   return parts;
 }
 
-// So that a mutated page is not refused for the sum alone.
+// Corrects the sums, because a mutated page would be refused for the sum alone.
 void SetSums(Parts& parts) {
   tmprof_truth_epoch_end sums{};
   for (std::size_t i = 1; i < parts.size(); ++i) {

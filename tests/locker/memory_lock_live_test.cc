@@ -126,7 +126,7 @@ class MemoryLockTest : public testing::Test {
     TMPROF_CHECK(child_ >= 0);
     if (child_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // by other children of the test, too
+      prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // other children of the test may trace it, too
       for (std::size_t page = 0; page < kPages; ++page) memory_[page * 4096] = 1;
       _exit(program());
     }
@@ -453,7 +453,7 @@ TEST_F(MemoryLockTest, AStopAtAnyTimeOfABatchStaysOne) {
 
 // The signals are those of Ctrl-C, kill and the end of tmprof's terminal.
 TEST_F(MemoryLockTest, AProgramComputesRightWhenWhoeverLocksItsMemoryIsEndedAtAnyTime) {
-  // So many bytes take most of the time to lock, and to unlock.
+  // Most of the time goes into locking and unlocking this many bytes.
   constexpr std::size_t kBytes = std::size_t{32} << 20;
   void* const many = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);

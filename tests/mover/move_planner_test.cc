@@ -240,7 +240,7 @@ TEST_F(TwoSocketsTest, OnlyWhatLeavesItsNodeMakesRoomWhereTheTierHasSome) {
 
 TEST_F(TwoSocketsTest, ASpanWithoutRoomBelowHoldsUpNoOther) {
   rules_.capacity = PageCount(2);
-  room_[1].free = PageCount(0);  // of near slow memory
+  room_[1].free = PageCount(0);  // free near slow memory
   placed_ = {Near(kFast, 1, 1), At(kFast, 2, 2), At(kSlow, 3, 9), At(kSlow, 4, 8)};
   Move demoted = Demotion(2, 2);
   demoted.to = kFarSlow;
@@ -267,7 +267,7 @@ TEST_F(DecideMovesTest, AHugePageMovesWholeOrNotAtAll) {
   room_ = {{kFast, PageCount(510)}, {kSlow, PageCount(100)}};
   const Move huge{Key(512), kHuge, kSlow, kFast, 51200, MoveReason::kWanted};
   EXPECT_THAT(Decide({512, 3}).moves, ElementsAre(Demotion(2, 1), Demotion(1, 1), huge));
-  placed_[1].score = 100;  // as hot as each page of the huge one
+  placed_[1].score = 100;  // each page of the huge one is as hot
   EXPECT_THAT(Decide({512, 3}).moves, IsEmpty()) << "then page 1 stays, too";
 }
 
@@ -422,7 +422,7 @@ TEST_F(DecideMovesTest, EveryMoveFindsRoomInTheOrderGiven) {
   for (int round = 0; round < 500; ++round) {
     placed_.clear();
     PageCount used;
-    PageCount used_below;  // of tier 2
+    PageCount used_below;  // pages of tier 2
     std::vector<std::uint64_t> wanted;
     for (std::uint64_t i = 0; i < 40; ++i) {
       const PageCount span = random() % 8 == 0 ? kHuge : PageCount(1);

@@ -70,12 +70,12 @@ class FakeKernel final : public MoveCall {
   std::set<Vpn> stuck;
   std::set<NodeId> full;
   std::map<Vpn, PageCount> huge;  // that begin there
-  // So many pages of huge pages that are split move, the second first and the first last.
+  // This many pages of a huge page that is split move, the second first and the first last.
   std::map<Vpn, std::uint64_t> goes_in_part;
   std::map<Vpn, int> error;
   std::map<Vpn, NodeId> node;
   std::vector<std::pair<Pid, std::vector<Vpn>>> calls;
-  std::vector<MoveScope> scopes;  // of these calls
+  std::vector<MoveScope> scopes;  // one per call
 
  private:
   int LeftOf(Vpn page, NodeId to) {

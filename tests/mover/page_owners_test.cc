@@ -67,7 +67,7 @@ class PageOwnersTest : public testing::Test {
 
   SharedPages shared_;
   PageOwners owners_;
-  Changes changes_;  // by the last call of Found()
+  Changes changes_;  // those of the last call of Found()
   bool joins_segments_ = true;
 };
 
@@ -287,7 +287,7 @@ TEST_F(PageOwnersTest, AgreesWithANaiveListOfPages) {
     int presumed = 0;
   };
   std::map<FilePage, Owner> naive;
-  std::map<PageKey, FilePage> places;  // by the owner's address, as the placer has them
+  std::map<PageKey, FilePage> places;  // key: the owner's address, the one that the placer has
   const auto file_page = [&](PageKey address) -> std::optional<FilePage> {
     for (const Mapping& mapping : targets[address.target.value()]) {
       if (mapping.range.Contains(address.vpn)) {

@@ -170,7 +170,7 @@ TEST(PaybackTest, AgreesWithCountingPageByPage) {
   std::mt19937 random(11);
   Payback payback(10'000);
   std::size_t compared = 0;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, double> seen_of;  // by epoch and page
+  std::map<std::pair<std::uint64_t, std::uint64_t>, double> seen_of;  // key: epoch and page
   constexpr std::uint64_t kPages = 64;
   for (std::uint64_t epoch = 0; epoch < 60; ++epoch) {
     // Aligned spans of 1 or 4 pages, so that those that overlap hold one another.

@@ -22,7 +22,7 @@ TEST(RateLimitTest, WithoutALimitThereIsAlwaysSome) {
 
 TEST(RateLimitTest, ADebtIsPaidOffAtTheRate) {
   RateLimit limit(1000, kStart);
-  limit.Spend(1500);  // of 1000 that were there: 501 ms until there is one
+  limit.Spend(1500);  // 1000 were there: 501 ms until there is one
   EXPECT_FALSE(limit.HasAny(kStart));
   EXPECT_EQ(limit.Wait(kStart), milliseconds(501));
   EXPECT_FALSE(limit.HasAny(kStart + milliseconds(500)));

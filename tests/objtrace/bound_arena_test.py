@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What advice binds to a node lies there, in a virtual machine of two nodes, and a recording says so.
+"""Memory that advice binds to a node lies there, in a virtual machine of two nodes, and a recording says so.
 
 Usage: bound_arena_test.py KERNEL BUILD [unittest's arguments]
 The calls of the advice are those that a recording of the program on this machine names. Where KERNEL is not to be
@@ -24,7 +24,7 @@ TMPROF = str(BUILD / "tmprof")
 # For a boot on a host that does a lot besides.
 TIME_LIMIT_S = 300
 UNAVAILABLE, REFUSED = 119, 3
-# As the program has them: 64 blocks of 64 KiB, each but a page of headers.
+# The program has 64 blocks of 64 KiB, each with one page of headers.
 LEAST_PAGES = 64 * 15
 
 
@@ -73,7 +73,7 @@ class BoundArena(unittest.TestCase):
         return path
 
     def in_machine(self, program: pathlib.Path, advice: pathlib.Path, command: str) -> str:
-        """What the command prints there, beside whose programs the library lies."""
+        """Returns the output of the command there. The library lies beside the programs of the build."""
         booted = run(
             str(ROOT / "testbed" / "vm"), "--kernel", KERNEL, "--build", str(BUILD), "--topology", "dram-cxl",
             "--time-limit", str(TIME_LIMIT_S), "--put", f"{program}:{program}",

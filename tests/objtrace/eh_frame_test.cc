@@ -143,7 +143,7 @@ TEST(EhFrame, RulesAreThoseThatElfutilsReads) {
   for (const Image& image : Loaded()) {
     if (image.table == nullptr) continue;
     const int fd = ::open(image.path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) continue;  // of the kernel's own there is no file
+    if (fd < 0) continue;  // the kernel's own has no file
     Elf* elf = ::elf_begin(fd, ELF_C_READ_MMAP, nullptr);
     Dwarf_CFI* cfi = elf != nullptr ? ::dwarf_getcfi_elf(elf) : nullptr;
     ASSERT_NE(cfi, nullptr) << image.path;

@@ -684,7 +684,7 @@ TEST(ObjectsThreadTest, CountingWritesNoCacheLineThatAnotherThreadWrites) {
       mem_access(&variable, 1);
     }
     turn.arrive_and_wait();
-    turn.arrive_and_wait();  // what the first one counts is done
+    turn.arrive_and_wait();  // the first one has counted
   });
   turn.arrive_and_wait();
   for (char* object : {mine.get(), others.get()}) mem_access(object, 1);

@@ -207,7 +207,7 @@ TEST_F(TrackerTest, AStackThatIsKnownAgainIsNoOtherOfTheSameDepth) {
   AllocationLogs logs = Logs();
   ASSERT_EQ(Run(logs.request(), {"turns"}).status, 0);
   Take(logs);
-  std::map<std::uint64_t, std::set<std::vector<std::uint64_t>>> stacks;  // by bytes
+  std::map<std::uint64_t, std::set<std::vector<std::uint64_t>>> stacks;  // key: bytes
   for (const Told& told : told_) {
     if (told.event.kind == LogEventKind::kAllocated) stacks[told.event.bytes].insert(told.frames);
   }
@@ -225,7 +225,7 @@ TEST_F(TrackerTest, OfSmallOnesAShareIsToldThatStandsForAll) {
   struct Case {
     std::uint64_t bytes;
     std::uint64_t interval_bytes;
-    double told;  // of 100 000: 1 - exp(-bytes / interval_bytes)
+    double told;  // reported of 100 000: 1 - exp(-bytes / interval_bytes)
   };
   for (const Case& each : {Case{.bytes = 1000, .interval_bytes = 100'000, .told = 995},
                            Case{.bytes = 2500, .interval_bytes = 4096, .told = 45'683},
@@ -736,7 +736,7 @@ TEST_F(TrackerTest, AHandlerAmidAnEventLosesNone) {
   Take(logs);
   EXPECT_EQ(lost_, 0U);
   std::vector<LogEventKind> of_objects;
-  std::map<std::uint64_t, LogEventKind> pages;  // by address, what was told last
+  std::map<std::uint64_t, LogEventKind> pages;  // key: address; the latest event
   std::size_t mapped = 0;
   const std::vector<const LoggedEvent*> made = Allocated(100'041);
   ASSERT_EQ(made.size(), 11U);
@@ -912,7 +912,7 @@ TEST_F(TrackerTest, StacksThatAreLeftByJumpsAndExceptionsAreThoseOfTheirCalls) {
   const Outcome ran = Run(logs.request(), {"leaves"});
   ASSERT_EQ(ran.status, 0) << ran.err;
   Take(logs);
-  std::map<std::uint64_t, std::set<std::vector<std::uint64_t>>> stacks;  // by bytes
+  std::map<std::uint64_t, std::set<std::vector<std::uint64_t>>> stacks;  // key: bytes
   for (const Told& told : told_) stacks[told.event.bytes].insert(told.frames);
   for (const std::uint64_t bytes : {100'001, 100'002, 100'003}) {
     EXPECT_EQ(Allocated(bytes).size(), 100U) << bytes;

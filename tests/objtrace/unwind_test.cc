@@ -36,7 +36,7 @@ StackBounds OwnStack() {
 struct Walked {
   StackBounds stack = OwnStack();
   CallChain chain;
-  std::vector<std::uint64_t> expected;  // by the C library's own unwinder
+  std::vector<std::uint64_t> expected;  // result of the C library's own unwinder
 };
 
 [[gnu::noinline]] void Leaf(Walked& walked) {

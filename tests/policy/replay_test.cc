@@ -568,7 +568,7 @@ TEST(Oracle, IsTheBestPlacementOfItsJudgeInEachEpoch) {
     const PageColumns& pages = epochs[0].pages;
     for (const Ratio ratio : {Ratio{1, 2}, Ratio{1, 3}, Ratio{2, 3}}) {
       const auto outcome = Replay(Opener(epochs), Sum({Named("oracle")}, {ratio}));
-      if (!outcome) continue;  // nothing accessed with this seed
+      if (!outcome) continue;  // no page is accessed with this seed
       const ReplayResult& result = outcome->results[0];
       double best = 0;
       for (std::uint32_t subset = 0; subset < 1u << pages.size(); ++subset) {

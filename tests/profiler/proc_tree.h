@@ -34,7 +34,7 @@ struct FakeProcess {
   std::string command_line{"worker\0--fast\0", 14};
   std::string maps = "1000-3000 rw-p 00000000 00:00 0 \n";
   std::string executable;              // empty: none that could be read
-  std::string cgroup = "0::/\n";       // as the kernel writes it
+  std::string cgroup = "0::/\n";       // the kernel's text
   std::uint64_t environment_end = 51;  // its address
 };
 

@@ -49,8 +49,8 @@ class FakeWaiter final : public Waiter {
 
   std::vector<int> last_fds;
   std::vector<nanoseconds> waits;
-  nanoseconds late{0};                         // by how much every wait takes longer than asked
-  std::function<void(MonotonicTime)> at_wake;  // what the world does meanwhile
+  nanoseconds late{0};                         // every wait takes longer than asked by this
+  std::function<void(MonotonicTime)> at_wake;  // called at each wake, for events meanwhile
 
  private:
   FakeClock& clock_;
@@ -373,7 +373,7 @@ TEST_F(RecorderTest, SwitchesEachRoleByTheGatesVerdict) {
   // Sources are on when they begin.
   EXPECT_THAT(scanner.active, ElementsAre(false));
   EXPECT_THAT(log_.active, ElementsAre(false, true));
-  EXPECT_THAT(shares, ElementsAre(0.25, 0.25));  // of the source that can tell
+  EXPECT_THAT(shares, ElementsAre(0.25, 0.25));  // shares of the source that can tell
 }
 
 TEST_F(RecorderTest, AsksTheGateOncePerPeriod) {

@@ -240,7 +240,7 @@ TEST_F(TargetFinderTest, ReexaminesAYoungProcessSoon) {
   EXPECT_THAT(Look(finder), IsEmpty());
   tree_.Put({.pid = 10, .cgroup = "0::/\n"});
   EXPECT_THAT(Look(finder), IsEmpty());
-  tree_.Put({.pid = 10, .cgroup = "0::/g\n"});  // as a service manager does before the exec
+  tree_.Put({.pid = 10, .cgroup = "0::/g\n"});  // a service manager does so before the exec
   EXPECT_THAT(Look(finder), ElementsAre(10));
 }
 

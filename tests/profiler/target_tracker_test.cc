@@ -842,7 +842,7 @@ TEST_F(TargetTrackerTest, NamesAnExitedTargetInTheEpochOfItsDeathAndTheNext) {
   const std::vector<Target> death = tracker.EndEpoch();
   ASSERT_THAT(Pids(death), ElementsAre(10, 20));
   EXPECT_TRUE(death[0].exited);
-  EXPECT_EQ(death[0].cpu_time, 30ms);  // as far as it was seen
+  EXPECT_EQ(death[0].cpu_time, 30ms);  // the part that was seen
 
   const std::vector<Target> after = tracker.EndEpoch();
   ASSERT_THAT(Pids(after), ElementsAre(10, 20));

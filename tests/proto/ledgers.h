@@ -81,7 +81,7 @@ inline std::vector<LedgerEpoch> SmallLedgerEpochs() {
   gone.latency = std::chrono::nanoseconds(0);
   first.moves = {Moved(0, 0x7f0000001, 0, 1, MoveReason::kRoom), busy, huge, last, gone};
 
-  LedgerEpoch second = LedgerEpochAt(1);  // nothing happened
+  LedgerEpoch second = LedgerEpochAt(1);  // no move happened
 
   LedgerEpoch third = LedgerEpochAt(5);  // epochs 2 to 4 were lost
   third.targets = {{.id = TargetId(1), .pid = Pid(5000), .name = "new", .command = "new"},

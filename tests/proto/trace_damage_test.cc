@@ -193,7 +193,7 @@ TEST_F(TraceDamage, OutcomeThatTellsAPartOfAFilterOrNoShareIsRefused) {
     return ReadBytes(EmptyTrace() + FrameOf(3, Bytes(3, filtered))).error;
   };
   const auto share = [](double of_a_cpu) {
-    std::string bytes = Varint(12 << 3 | 1);  // of 64 bits
+    std::string bytes = Varint(12 << 3 | 1);  // a field of 64 bits
     for (int i = 0; i < 64; i += 8)
       bytes.push_back(static_cast<char>(std::bit_cast<std::uint64_t>(of_a_cpu) >> i));
     return bytes;
@@ -216,7 +216,7 @@ TEST_F(TraceDamage, HiddenMissesAreRefusedUnlessTheyAreOfMisses) {
   const auto constant = [](int column, std::uint64_t value) {
     return Bytes(column, Number(1, 1) + Number(2, value));
   };
-  std::string columns;  // of one page, with loads and stores
+  std::string columns;  // columns of one page, with loads and stores
   for (int column = 3; column <= 13; ++column) columns += constant(column, 1);
   const auto error_of = [&](const std::string& more) {
     return ReadBytes(EmptyTrace() +

@@ -414,7 +414,7 @@ TEST_F(TraceValidation, EpochsWithoutPagesOrEndOfTimeAreRefused) {
 
 // No clock since boot shows a negative time, and the length of an epoch has to fit 63 bits.
 TEST_F(TraceValidation, TimesBeforeBootAreRefused) {
-  constexpr std::uint64_t kEarliest = 1ull << 63;  // as int64
+  constexpr std::uint64_t kEarliest = 1ull << 63;  // the lowest int64
   EpochByHand epoch;
   epoch.extra = Number(2, kEarliest) + Number(3, ~0ull);
   EXPECT_EQ(Complaint(epoch.Message()), "the epoch starts before the machine did");

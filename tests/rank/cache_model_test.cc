@@ -17,7 +17,7 @@ namespace tmprof {
 namespace cache_model_test {
 
 constexpr std::size_t kPages = 512;
-constexpr std::size_t kLines = 64;  // of a page
+constexpr std::size_t kLines = 64;  // lines of a page
 constexpr std::uint64_t kLineBytes = 64;
 constexpr double kEven = 128;
 

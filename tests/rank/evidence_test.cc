@@ -16,7 +16,7 @@ namespace evidence_test {
 
 using std::chrono::microseconds;
 
-constexpr double kCodeError = 0.022;  // of a LogDuration
+constexpr double kCodeError = 0.022;  // error of a LogDuration
 
 // Three first accesses in so many microseconds, two of them found by first reads 400 us after their
 // clears.

@@ -40,7 +40,7 @@ double HitRate(const Ranker& ranker, const Rates& rates) {
 
 struct Program {
   const char* name;
-  std::size_t blocks_per_epoch;  // of the ladder
+  std::size_t blocks_per_epoch;  // blocks of the ladder
   int shift_epochs;              // the hot set moves so often; 0: never
 };
 

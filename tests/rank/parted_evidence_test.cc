@@ -239,7 +239,7 @@ TEST(PartedEvidence, GivesARegionTheSamplesThatAreNextToNothing) {
 // Programs' samples are drawn by their pages' rates. Regions are drawn anew in each epoch, and tell
 // their pages' mean rate as exactly as a count of some ten does.
 struct Program {
-  std::size_t hot;  // of kPages, with 90 % of the accesses
+  std::size_t hot;  // part of kPages with 90 % of the accesses
   bool scattered;
 };
 constexpr std::size_t kPages = 8192;
@@ -256,7 +256,7 @@ std::vector<double> RatesOf(const Program& program, std::mt19937_64& random) {
 struct Recall {
   double by_bits;
   double combined;
-  double by_counts;  // of samples, page by page: a naive second ranking
+  double by_counts;  // sample counts, page by page: a naive second ranking
 };
 
 Recall RecallOf(const Program& program) {

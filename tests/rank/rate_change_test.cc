@@ -178,7 +178,7 @@ TEST_F(RankerWithChanges, SeesPagesThatBecomeHotWhateverWasSuspectedOfThemBefore
     EpochProfile profile = Epoch(epoch, {});
     profile.start = MonotonicTime(milliseconds(500) * epoch);
     profile.end = profile.start + milliseconds(500);
-    const std::uint64_t hot = epoch < kChangesBefore ? 0 : 1;  // of each sixteen
+    const std::uint64_t hot = epoch < kChangesBefore ? 0 : 1;  // the hot page of each sixteen
     for (std::uint64_t vpn = 0; vpn < kAll; ++vpn) {
       PageRecord record = vpn < kUsed
                               ? Visit(vpn % kHotPart == hot ? kHotPerMs : kColdPerMs, random)

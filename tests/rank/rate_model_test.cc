@@ -64,7 +64,7 @@ CaseAccuracy RunCase(const Case& c) {
   return a;
 }
 
-constexpr double kNoise = 0.02;  // of these figures from seed to seed
+constexpr double kNoise = 0.02;  // noise of these figures from seed to seed
 
 Scenario Sampled(double visited, int visits, double samples_per_second) {
   return {.visited = visited, .visits = visits, .samples_per_second = samples_per_second};

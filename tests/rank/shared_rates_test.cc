@@ -36,7 +36,7 @@ constexpr Ranker::Options kRemembering{.model = RankModel::kRate,
 // A process that maps the file at an address of its own.
 struct Process {
   std::uint32_t id = 0;
-  double activity = 1;      // of its accesses, beside other processes
+  double activity = 1;      // relative rate of its accesses, beside other processes
   double cpu_seconds = 1;   // in an epoch
   bool is_observed = true;  // its accessed bits are read
   int exits_at = 99;        // the first epoch that does not list it

@@ -33,7 +33,7 @@ struct Scenario {
   // A page that is set at the first read is tried twice after each of these delays in turn, while
   // both tries find it set. Empty: no page is.
   std::vector<double> fast_s;
-  double fast_part = 1;      // of these pages, at random; the others are not tried
+  double fast_part = 1;      // share of these pages, at random; the others are not tried
   bool stop_at_half = true;  // a block is read no more once half its pages are set
   std::optional<std::vector<std::size_t>> blocks;  // these, instead of a random choice
   double samples_per_second = 0;
@@ -70,7 +70,7 @@ class Rotation {
 };
 
 struct Accuracy {
-  double recall_sixteenth;  // of the hottest 1/16
+  double recall_sixteenth;  // share of the hottest 1/16
   double coverage_eighth;   // accesses of the 1/8 ranked best / those of the hottest 1/8
 };
 

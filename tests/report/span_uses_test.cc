@@ -43,7 +43,7 @@ std::vector<EpochProfile> Regions(int count) {
 TEST(SpanUses, PartsHaveOfEachSpanWhatIsTheirs) {
   struct Page {
     double weight = 0;
-    std::map<std::uint32_t, double> recorded;  // by site
+    std::map<std::uint32_t, double> recorded;  // key: site
   };
   std::map<std::uint64_t, Page> expected;
   SpanUses spans;

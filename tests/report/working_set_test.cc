@@ -34,7 +34,7 @@ struct Program {
   std::uint64_t pages = 4096;
   std::uint64_t epochs = 8;
   std::uint64_t every = 1;
-  std::uint64_t visited_pages = 4096;  // of them
+  std::uint64_t visited_pages = 4096;  // number of visited pages
   RateOf rate;
   std::optional<std::uint64_t> resident;
   std::vector<Mapping> mappings;

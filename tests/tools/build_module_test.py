@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "build_module"
-# What depends on x.c is made anew when make finds that newer, as kbuild does it.
+# Like kbuild, this makes anew what depends on x.c if make finds that newer.
 MAKEFILE = """
 modules: $(M)/x.ko
 $(M)/x.ko: $(M)/x.c

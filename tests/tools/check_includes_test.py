@@ -128,7 +128,7 @@ class CheckIncludes(unittest.TestCase):
         self.assert_refused("second.cc")
 
     def make_shallow(self):
-        """As `git clone --depth 1` leaves it: HEAD is there, and the commit before it is not."""
+        """Makes the state after `git clone --depth 1`: HEAD is there, and the commit before it is not."""
         head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=self.root, check=True, capture_output=True, env=ENVIRONMENT)
         (self.root / ".git" / "shallow").write_bytes(head.stdout)
 

@@ -36,7 +36,7 @@ class WithFolder(unittest.TestCase):
 
 class MutantsOf(WithFolder):
     def changed(self, source: str) -> list[str]:
-        """What becomes of this source's lines."""
+        """Returns what becomes of this source's lines."""
         self.write("room/a.cc", source)
         return [mutant.becomes for mutant in mutants.mutants_of("room", self.root)]
 

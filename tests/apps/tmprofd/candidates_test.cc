@@ -112,7 +112,7 @@ TEST_F(CandidatesTest, WhatWasSampledLongAgoIsAnExampleOfWhatIsNot) {
   EXPECT_THAT(Found(), ElementsAre("10+1=4@-", "11+1=2@0"));
 }
 
-// As of memory that is locked, whose bit is read and never cleared.
+// Locked memory is an example: its bit is read and never cleared.
 TEST_F(CandidatesTest, ARowWithoutLooksIsNotLookedAt) {
   Score(1, {{10, 1, 4}, {11, 1, 0}});
   table_.evidence[0].looks = 1;

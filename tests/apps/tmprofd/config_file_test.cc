@@ -69,7 +69,7 @@ struct ManualField {
   std::string name;
   std::string type;     // "double"
   std::string comment;  // in one line
-  std::string least;    // as written; empty without a range
+  std::string least;    // its text; empty without a range
   std::string most;
 };
 

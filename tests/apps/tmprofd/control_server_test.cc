@@ -375,7 +375,7 @@ TEST_F(ControlServerTest, DropsAClientThatNeverFinishesItsRequest) {
 TEST_F(ControlServerTest, IsNotHeldUpByOneThatTakesNoAnswers) {
   Start();
   Connection deaf(path_);
-  // As many as fit on the way, and not one is read.
+  // These are as many as fit on the way, and not one is read.
   std::string requests;
   for (int i = 0; i < 1000; ++i) requests += "{\"command\": \"targets\"}\n";
   ASSERT_TRUE(deaf.Send(requests));
@@ -451,7 +451,7 @@ TEST(AskDaemon, GivesUpOnASilentDaemon) {
   const auto first = ask();
   ASSERT_FALSE(first.has_value());
   EXPECT_THAT(first.error().Message(), AllOf(HasSubstr(path), HasSubstr("silent for 20ms")));
-  // By now its backlog is full, so that not even a connection comes about.
+  // The backlog is now full, so that not even a connection comes about.
   const auto second = ask();
   ASSERT_FALSE(second.has_value());
   EXPECT_THAT(second.error().Message(), HasSubstr("silent for 20ms"));

@@ -139,7 +139,7 @@ class DaemonLiveTest : public ::testing::Test {
                            placement + " }\nledger { file: \"" + ledger_ +
                            "\" }\ncontrol { socket: \"" + socket_ + "\" }\n");
   }
-  // By way of a program that executes the rest of its arguments.
+  // `by`: a program that executes the rest of its arguments, and its own arguments.
   void StartDaemon(std::vector<std::string> by = {}) {
     by.insert(by.end(), {daemon_path_, "--config", config_});
     daemon_ = std::make_unique<Child>(by, log_);

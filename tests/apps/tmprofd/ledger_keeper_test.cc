@@ -31,7 +31,7 @@ class LedgerKeeperTest : public ::testing::Test {
   }
   static constexpr std::array kObserved{TargetId(0)};
 
-  // Of target 0 alone.
+  // An epoch with target 0 alone.
   static EpochProfile Epoch(std::uint64_t index) {
     const LedgerEpoch times = LedgerEpochAt(index);
     EpochProfile epoch{.index = index, .start = times.start, .end = times.end};
@@ -151,7 +151,7 @@ TEST_F(LedgerKeeperTest, SettlesTheMovesOfATargetThatIsNoLongerObserved) {
   EXPECT_EQ(epochs[1].settled[0].cause, SettledCause::kGone);
 }
 
-// As a child is that does not pass the process filter.
+// A child that does not pass the process filter is such a target.
 TEST_F(LedgerKeeperTest, SettlesTheMovesOfATargetWhoseMemoryIsNoLongerLookedAt) {
   LedgerKeeper keeper = Begin();
   ASSERT_TRUE(Note(keeper, 0, {Moved(0, 5, 1, 0)}));

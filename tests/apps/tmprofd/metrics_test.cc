@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// What the server at 127.0.0.1 answers, header and all.
+// Returns the answer of the server at 127.0.0.1, with its header.
 std::string Get(std::uint16_t port, const std::string& path) {
   const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};

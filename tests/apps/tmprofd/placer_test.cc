@@ -19,7 +19,7 @@ using ::testing::SizeIs;
 
 constexpr NodeId kFast{0};
 constexpr NodeId kSlow{1};
-constexpr NodeId kFar{2};  // where there are three tiers
+constexpr NodeId kFar{2};  // only if there are three tiers
 constexpr Pid kPid{100};
 
 class FakeClock final : public Clock {
@@ -107,7 +107,7 @@ class PlacerTest : public testing::Test {
     return placer.Learn(outcomes, next_epoch_);
   }
 
-  // As a mover does in a dry run.
+  // Reports outcomes like a mover in a dry run.
   std::uint64_t Suppose(Placer& placer, const PlacementDecision& decision) {
     std::vector<MoveOutcome> outcomes;
     for (const Move& move : decision.moves) outcomes.push_back({.move = move, .error = ECANCELED});
@@ -214,7 +214,7 @@ TEST_F(PlacerTest, LetsWhatNobodyAccessesGiveWay) {
   for (std::uint64_t vpn = 500; vpn < 580; ++vpn) EXPECT_EQ(memory_.node[Vpn(vpn)], kFast) << vpn;
 }
 
-// What was touched first lies in tier 1, and is what is found first.
+// The pages that were touched first lie in tier 1, and are found first.
 TEST_F(PlacerTest, NothingLeavesATierForAShareOfWhatIsFoundSoFar) {
   memory_.Put(0, 1000, kFast);
   memory_.Put(20'000, 40'000, kSlow);
@@ -249,7 +249,7 @@ TEST_F(PlacerTest, NothingLeavesATierForWhatIsFoundWhileLookingForTheBest) {
 // than its share.
 TEST_F(PlacerTest, AShareHoldsForTargetsThatAreFoundWhileOthersAreBeing) {
   constexpr TargetId kNewcomer{1};
-  memory_.Put(0, 800, kFast);  // of the first, which uses 100 of them
+  memory_.Put(0, 800, kFast);  // the first target's, which uses 100 of them
   options_.capacity = FreeCapacity{};
   memory_.per_look = milliseconds(10);  // all that an epoch pays for
   Placer placer(options_, memory_, cpu_clock_);

@@ -360,7 +360,7 @@ TEST_F(SharedPlacementTest, PagesStillCountOnceTheirOwnerHasExited) {
   options_.capacity = Ratio{1, 2};
   EXPECT_EQ(Decide({}).capacity, PageCount((99 + 2) / 2));
   Exit(1);
-  looking_takes_ = seconds(9);  // so that nothing more can be looked at
+  looking_takes_ = seconds(9);  // too long for anything more to be looked at
   machine_.asked.clear();
   EXPECT_EQ(Decide({}).capacity, PageCount((99 + 1) / 2));
   EXPECT_EQ(placer_->map().PagesIn(TargetId(2), options_.tiers, kTier1), PageCount(20));

@@ -18,14 +18,14 @@ class ManualClock final : public Clock {
   MonotonicTime now{std::chrono::seconds(100)};
 };
 
-// Of a daemon that knows nothing yet.
+// The status of a daemon that knows nothing yet.
 inline DaemonStatus NewStatus() {
   DaemonStatus status;
   status.version = "1.2.3";
   return status;
 }
 
-// Of one that knows all.
+// The status of a daemon that knows all.
 inline DaemonStatus FullStatus() {
   using std::chrono::milliseconds;
   DaemonStatus status = NewStatus();

@@ -52,8 +52,8 @@ TEST(HoldBucketsTest, AnEndIsAtMostAQuarterAboveWhatTheBucketHolds) {
 TEST(HoldBucketsTest, AQuantileIsTheEndOfItsBucket) {
   __u64 holds[TMPROF_HOLD_BUCKETS] = {};
   EXPECT_EQ(tmprof_hold_quantile_ns(holds, 990), TMPROF_UNKNOWN);
-  holds[tmprof_hold_bucket(1000)] = 990;  // of [896, 1024)
-  holds[tmprof_hold_bucket(50'000)] = 9;  // of [49152, 57344)
+  holds[tmprof_hold_bucket(1000)] = 990;  // the bucket [896, 1024)
+  holds[tmprof_hold_bucket(50'000)] = 9;  // the bucket [49152, 57344)
   holds[tmprof_hold_bucket(~0ULL)] = 1;
   EXPECT_EQ(tmprof_hold_quantile_ns(holds, 0), 1024U);
   EXPECT_EQ(tmprof_hold_quantile_ns(holds, 990), 1024U);

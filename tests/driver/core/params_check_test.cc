@@ -13,7 +13,7 @@ namespace params_check_test {
 
 tmprof_params Defaults() {
   tmprof_params params;
-  std::memset(&params, 0xff, sizeof(params));  // what the caller left there must not shine through
+  std::memset(&params, 0xff, sizeof(params));  // the caller's old bytes must not shine through
   tmprof_params_defaults(&params);
   return params;
 }

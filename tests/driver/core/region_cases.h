@@ -89,10 +89,10 @@ struct region_case {
   enum region_step step;
   __u32 min_regions;
   __u32 max_regions;
-  const char* before; /* of REGION_START: the mappings */
-  const char* areas;  /* of REGION_UPDATE: the mappings */
+  const char* before; /* REGION_START: the mappings */
+  const char* areas;  /* REGION_UPDATE: the mappings */
   __u64 number;       /* REGION_SPLIT: the first random one, REGION_SPLIT_AT: the page */
-  int error;          /* of REGION_SPLIT_AT */
+  int error;          /* only for REGION_SPLIT_AT */
   const char* after;
 };
 
@@ -270,7 +270,7 @@ struct region_count_case {
   __u32 first_accesses;
   __u64 at_risk_ns;
   __u32 of_100_checks;
-  __u32 of_400_slots; /* of 250 us */
+  __u32 of_400_slots; /* slots of 250 us */
 };
 
 static const struct region_count_case region_count_cases[] = {
@@ -347,7 +347,7 @@ struct region_fit_case {
   __u32 min_regions; /* the bounds */
   __u32 max_regions;
   __u64 aggregation_ms;
-  __u32 most; /* so far */
+  __u32 most; /* max_regions before */
   __u32 there;
   __u64 took_ms;
   __u32 after;

@@ -59,7 +59,7 @@ MODULE_PARM_DESC(nmi_cpu, "that NMIs deliver samples on; -1: interrupts, on the 
 
 static DEFINE_PER_CPU(struct fake_cpu, fake_cpu);
 static DEFINE_MUTEX(script_mutex);
-static u64 counted; /* by CPU 0 between two readings; by the others nothing */
+static u64 counted; /* events on CPU 0 between two readings; none on the others */
 static struct dentry *folder;
 static struct pmu fake_pmu;
 

@@ -15,7 +15,7 @@ enum script_config {
 
 enum script_kind {
 	KIND_SAMPLE = 0, /* to CONFIG_SAMPLE */
-	KIND_COUNT = 1,	 /* from now on each reading of CONFIG_COUNT is `value` more */
+	KIND_COUNT = 1,	 /* adds `value` to each later reading of CONFIG_COUNT */
 	KIND_NO_ADDRESS = 2,
 	KIND_THROTTLE = 3, /* a sample after which perf holds the event back */
 };

@@ -26,7 +26,7 @@ static unsigned long wanted_calls = 120000;
 struct fuzzer {
   __u64 state;
   unsigned long calls;
-  unsigned long taken; /* of them, that succeeded */
+  unsigned long taken; /* those calls that succeeded */
   char* buffer;        /* BUFFER_BYTES, and behind it nothing is mapped */
 };
 

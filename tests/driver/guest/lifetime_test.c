@@ -10,7 +10,7 @@
 
 #define MOST_PAGES 8192
 
-static size_t pages = MOST_PAGES; /* of a target */
+static size_t pages = MOST_PAGES; /* pages of a target */
 
 /* Shared with children. */
 struct shared {

@@ -241,7 +241,7 @@ static unsigned int percent_accessed(__u32 count, __u64 vpn, __u64 pages, __u64 
 }
 
 struct watched {
-  __u32 count; /* of records */
+  __u32 count; /* number of records */
   __u64 since_ns;
   unsigned int percent_of_windows;
 };

@@ -220,7 +220,7 @@ static void physical_addresses_come_from_the_page_tables_where_the_pmu_has_none(
   EXPECT_EQ(samples[0].physical_address, physical(addresses[0]));
   EXPECT_EQ(samples[1].physical_address, physical(addresses[1]));
   EXPECT_EQ(samples[2].physical_address, TMPROF_UNKNOWN); /* never touched */
-  EXPECT_EQ(samples[3].physical_address, 0x1234567);      /* as the PMU said */
+  EXPECT_EQ(samples[3].physical_address, 0x1234567);      /* the address from the PMU */
   close(session);
 }
 

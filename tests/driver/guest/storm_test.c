@@ -14,7 +14,7 @@
 #define REGION_PAGES (8 * PAGES_PER_HUGE)
 #define MOST_RECORDS 65536
 
-static __u64 storm_ns = 4000000000ULL; /* of each */
+static __u64 storm_ns = 4000000000ULL; /* length of each storm */
 
 struct storm {
   const char* name;

@@ -19,7 +19,7 @@ static void touch(volatile char* memory, int bytes) {
 }
 
 static int is_over(void) {
-  static struct timespec begin; /* of main() */
+  static struct timespec begin; /* when main() began */
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (begin.tv_sec == 0) begin = now;

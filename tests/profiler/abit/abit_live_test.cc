@@ -240,7 +240,7 @@ class AbitLive : public ::testing::TestWithParam<KernelWay> {
     for (std::uint32_t round = 2; round < 8; ++round) {
       ASSERT_EQ(process->Clear(arena.range()), ClearOutcome::kDone);
       ASSERT_EQ(process->Clear(arena.range()), ClearOutcome::kDone);
-      // Pages on their way to the kernel's lists are passed by; they are known, and left out.
+      // Pages on their way to the kernel's lists are skipped; they are known, and left out.
       std::set<Vpn> unsettled = Accessed(*process, arena.range());
       ASSERT_LT(unsettled.size(), 64u);
       child.Order();
@@ -272,7 +272,8 @@ TEST_P(AbitLive, SinglePagesAreReadAndClearedByThemselves) {
   });
   child.Order();
   const auto process = Open(child);
-  // Of the first half, whose pages are on the kernel's lists for sure; and one never touched.
+  // Pages of the first half, which are on the kernel's lists for sure, and one page that was never
+  // touched.
   std::vector<Vpn> pages;
   std::vector<VpnRange> cleared;
   for (std::uint64_t i = 0; i < 256; i += 16) {
@@ -824,13 +825,14 @@ TEST(AbitScannerLive, HotPagesOfARunningProgramGetReferencesAndColdOnesNone) {
         cold_references += record.references;
       }
     }
-    ::poll(nullptr, 0, 50);  // as a recorder waits; a loop without rest would keep the scanner out
+    ::poll(nullptr, 0,
+           50);  // a recorder waits, too; a loop without rest would keep the scanner out
   }
   EXPECT_GE(hot_first, 512u);
   EXPECT_EQ(cold_references, 0u);
 }
 
-// What the kernel tells of a thread's slices: linux/sched/types.h, SCHED_ATTR_SIZE_VER0.
+// Returns the kernel's slice of a thread: linux/sched/types.h, SCHED_ATTR_SIZE_VER0.
 std::optional<std::uint64_t> SliceOf(const std::string& thread) {
   constexpr std::size_t kRuntime = 3;
   std::array<std::uint64_t, 6> attributes{};
@@ -900,7 +902,7 @@ TEST_P(RegionScannerLive, TheHotPartOfARunningProgramStandsOut) {
   }
   EXPECT_GE(hot, 300);
   EXPECT_LT(without_risk, hot / 50);
-  // What straddled the two before it was split is in both.
+  // Regions that straddled the two before they were split are in both.
   EXPECT_LT(cold, hot / 2);
 }
 

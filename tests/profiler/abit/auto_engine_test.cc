@@ -91,7 +91,7 @@ TEST_F(AutoEngineTest, GoesOverAsSoonWhereTheBudgetPaysForNextToNothing) {
   EXPECT_LE(of_pages, 6);
 }
 
-// Of a driver, say: it tells its targets and whether it is active, and one region an epoch.
+// An engine such as a driver's: it reports its targets, if it is active, and one region an epoch.
 class AnothersEngine final : public Engine {
  public:
   struct Told {

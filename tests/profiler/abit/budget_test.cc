@@ -131,13 +131,13 @@ TEST(OwnBudgetTest, BorrowsOnlyWhatItIsShortOf) {
     return budget.WhenAffordable(now, cpu, visits) <= now;
   };
   EXPECT_TRUE(after(nanoseconds(0), nanoseconds(0), FirstVisits::kUnderWay));
-  // Within the share, which is not borrowed: the loan, of 200 ms, is there afterwards.
+  // This is within the share, which is not borrowed: the advance of 200 ms is there afterwards.
   for (int i = 0; i < 600; ++i)
     EXPECT_TRUE(after(milliseconds(100), milliseconds(2), FirstVisits::kUnderWay));
   for (int i = 0; i < 200; ++i)
     EXPECT_TRUE(after(milliseconds(10), milliseconds(1), FirstVisits::kUnderWay)) << i;
   EXPECT_FALSE(after(milliseconds(10), milliseconds(2), FirstVisits::kUnderWay));
-  // What was borrowed is missing for as long as it is paid back, and no longer.
+  // Borrowed time is missing for as long as it is paid back, and no longer.
   EXPECT_TRUE(after(milliseconds(200), nanoseconds(0), FirstVisits::kNone));
   EXPECT_FALSE(after(milliseconds(100), milliseconds(3), FirstVisits::kNone));
   for (int i = 0; i < 200; ++i) after(milliseconds(100), nanoseconds(0), FirstVisits::kNone);
@@ -167,7 +167,7 @@ TEST(OwnBudgetTest, IsWorthAWakeUpWhileALoanIsPaidBack) {
       cpu += kWakeUp;
     }
   }
-  EXPECT_GT(worked, milliseconds(60));  // of 100, less some 160 wake-ups
+  EXPECT_GT(worked, milliseconds(60));  // 100 of them, less some 160 wake-ups
 }
 
 }  // namespace budget_test

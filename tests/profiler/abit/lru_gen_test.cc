@@ -129,7 +129,7 @@ class FakeLruGen final : public LruGenFile {
   std::uint64_t id = 7;
   bool is_there = true;
   std::map<std::int32_t, std::uint64_t> youngest{{0, 3}};
-  int aged_by_others = 0;       // so often, between a read and the next write
+  int aged_by_others = 0;       // number of times, between a read and the next write
   std::uint64_t by_others = 2;  // generations each time
   OlderNumber older = OlderNumber::kIgnored;
   std::vector<int> refusals;  // errno, of the next writes

@@ -193,10 +193,10 @@ TEST_P(RegionEngineTest, WhereClearsAreDearFewerRegionsAreKept) {
   EXPECT_GT(regions[1], 150u);
 }
 
-// What a load makes of an engine, while it lasts.
+// The costs and results of an engine under a load.
 struct UnderLoad {
-  double paid = 0;  // of the target's CPU time
-  double own = 0;   // of a CPU
+  double paid = 0;  // share of the target's CPU time
+  double own = 0;   // share of a CPU
   double result_s = 0;
   double regions = 0;  // at an epoch's end, on average
 };
@@ -287,7 +287,7 @@ TEST_P(ChangingLoadTest, WhatIsIdleCostsNothingAndThereAreAsManyRegionsWhenItIsB
   EXPECT_NEAR(again.regions / busy.regions, 1, 0.25);
 }
 
-// As on a machine that has come to be busy with something else: its own share of a CPU is 2 %.
+// A machine may become busy with something else: the engine's own share of a CPU is 2 %.
 TEST_P(ChangingLoadTest, ItsOwnTimeIsBoundedWhenReadsBecomeDear) {
   StartBusy();
   kernel_.reads_cost_cpu = true;

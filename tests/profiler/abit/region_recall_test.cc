@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What regions find of programs whose accesses are known, in virtual time: one page in eight, over
-// a phase, within 1 % of the program's CPU time. Prints the table of bench/results/regions.md.
+// Measures what regions find in programs whose accesses are known, in virtual time: one page in
+// eight, over a phase, within 1 % of the program's CPU time. Prints the table of
+// bench/results/regions.md.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +28,7 @@ using Mode = ScanOptions::Mode;
 constexpr Vpn kStart{0x7f0000000};
 constexpr TargetId kTarget{0};
 constexpr double kAccessesPerSecond = 2e7;
-constexpr double kSamplesPerSecond = 100;  // of the clock
+constexpr double kSamplesPerSecond = 100;  // samples of the clock
 constexpr int kPhases = 5;                 // the first, in which regions begin, does not count
 constexpr int kSeeds = 4;
 constexpr milliseconds kEpoch{100};
@@ -157,7 +158,7 @@ struct Found {
   double ladder, one_bit, ladder_samples, one_bit_samples;
 };
 
-// Of each program. Prints a row for each.
+// Returns the result for each program. Prints a row for each.
 std::map<std::string_view, Found> FindAll(std::size_t pages, int phase_epochs) {
   std::printf(
       "%zu MiB, phases of %.0f s: ladder, one bit, ladder and samples, one bit and samples\n",

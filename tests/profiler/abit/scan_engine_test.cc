@@ -52,7 +52,7 @@ std::vector<double> Rates(std::size_t pages, std::size_t one_hot_in, double hot,
   return rates;
 }
 
-// What the target really paid, in seconds.
+// Returns the CPU time that the target really paid, in seconds.
 double PaidBy(const SimulatedProcess& process) {
   return 1e-9 * (static_cast<double>(process.sets) * kCost.ns_per_set +
                  static_cast<double>(process.regained) * kCost.ns_per_look / 64);
@@ -307,7 +307,7 @@ TEST_F(RestingTest, WhatTheClockCostsIsPaidOutOfTheTargetsBudget) {
     process.duty = Duty{milliseconds(100), milliseconds(100)};
     process.clock_costs = clock_costs;
     Start({.overhead_share = 0.01});
-    Run(seconds(40));  // what the first visits borrowed is paid back
+    Run(seconds(40));  // the advance of the first visits is paid back
     Take();
     Run(seconds(40));
     EXPECT_FALSE(process.clock_dropped);
@@ -434,7 +434,7 @@ class FastTriesTest : public ScanEngineTest {
 
   ScanOptions options_;
   std::map<double, ByRung> told_;
-  std::map<double, std::vector<UnitRecord>> units_;  // by rate
+  std::map<double, std::vector<UnitRecord>> units_;  // key: rate
   std::map<std::string, std::uint64_t> details_;
   std::uint64_t clears_ = 0;
   double charged_ = 0;  // seconds
@@ -761,7 +761,7 @@ TEST_F(BlurredTest, PagesThatAreClearedAgainWereVisitedOnce) {
   Add(Rates(4 * kWindows * kTable, 16, kHot, kCold));
   ScanEngine& engine = Start({.overhead_share = 0.01});
   RunHeldUp(seconds(10), Always);
-  Take();  // the first visit, which is on a loan
+  Take();  // the first visit, which is on a budget advance
   engine.TakeEpoch();
   const std::uint64_t before = kernel_.cleared.size();
   RunHeldUp(seconds(40), Always);
@@ -946,8 +946,8 @@ TEST_F(ScanEngineTest, ATargetThatHasGrownFarIsVisitedOnALoanAsANewOneIs) {
   EXPECT_LE(PaidBy(process) / 6, 0.01 * 1.05) << "and it is paid back";
 }
 
-// Nothing is lent for 10 s in which nothing could be visited: 0.05 s would be visits without a
-// pause, as many as the gap of 10 ms admits.
+// No time is lent for 10 s in which no page could be visited. Otherwise 0.05 s would go into visits
+// without a pause, as many as the gap of 10 ms admits.
 TEST_F(ScanEngineTest, AfterMemoryPressureNoMoreIsLentThanBefore) {
   SimulatedProcess& process = Add(std::vector<double>(1024 * kTable, 1'000.0));
   CostModel dear = kCost;
@@ -986,7 +986,8 @@ TEST_F(ScanEngineTest, TheLoanForTheFirstVisitHasALimit) {
   EXPECT_LE(1e-9 * static_cast<double>(process.sets) * kCost.ns_per_set, 0.05 + 2 * 0.01 + 0.005);
 }
 
-// Of four that come minutes apart, each is looked at as fast. Together they take more than 0.2 s.
+// Four targets come minutes apart, and each is looked at as fast. Together they take more than 0.2
+// s.
 TEST_F(ScanEngineTest, TheScannerBorrowsAnewForATargetThatComesLater) {
   kernel_.reads_cost_cpu = true;
   kernel_.read_takes = microseconds(100);
@@ -1006,7 +1007,8 @@ TEST_F(ScanEngineTest, TheScannerBorrowsAnewForATargetThatComesLater) {
   EXPECT_GE(std::ranges::min(seen), seen[0] * 95 / 100);
 }
 
-// It sleeps before all of it was visited, and what others need of the scanner then is no loan.
+// The target sleeps before all of it was visited. The scanner's work for others is then no budget
+// advance.
 TEST_F(ScanEngineTest, ASleepingTargetDoesNotKeepTheScannerBorrowing) {
   kernel_.reads_cost_cpu = true;
   kernel_.read_takes = microseconds(100);
@@ -1049,7 +1051,7 @@ TEST_F(ScanEngineTest, ManyIdleTargetsDoNotHoldUpABusyOne) {
   constexpr std::size_t kIdle = 50;
   SimulatedProcess& busy = Add(std::vector<double>(512 * kTable, 0.0));
   Start({.overhead_share = 0.05});
-  Run(seconds(4));  // the first visit, on a loan
+  Run(seconds(4));  // the first visit, on a budget advance
   const std::uint64_t at_first = busy.clears;
   Run(seconds(2));
   const std::uint64_t alone = busy.clears - at_first;
@@ -1099,7 +1101,7 @@ TEST_F(ScanEngineTest, ClearsKeepTheirDistanceFromOneAnother) {
   Add(std::vector<double>(512 * kTable, 0.0));
   Start({.overhead_share = 0.05});
   Run(seconds(2));
-  ASSERT_GT(kernel_.clears_at.size(), 50u);  // of up to four tables each
+  ASSERT_GT(kernel_.clears_at.size(), 50u);  // each of up to four tables
   for (std::size_t i = 1; i < kernel_.clears_at.size(); ++i)
     EXPECT_GE(kernel_.clears_at[i] - kernel_.clears_at[i - 1], milliseconds(1));
 }
@@ -1187,7 +1189,7 @@ TEST_F(ScanEngineTest, MemoryThatGrowsAtEachPlanDoesNotHoldUpTheRest) {
     Refresh();
   }
   std::map<Vpn, std::vector<std::size_t>> visits;
-  std::size_t clears = 0;  // of what was there at first
+  std::size_t clears = 0;  // those of the memory that was there at first
   for (const Vpn start : kernel_.cleared)
     if (start < end) visits[start].push_back(clears++);
   ASSERT_EQ(visits.size(), kWindows);
@@ -1226,7 +1228,7 @@ TEST_F(ScanEngineTest, AVisitTakesLongerWhereTheScannersOwnBudgetBinds) {
     processes_.clear();
     Add(std::vector<double>(256 * kTable, 100.0));
     ScanEngine& engine = Start({.overhead_share = 1, .own_share = own_share});
-    Run(seconds(2));  // the first visit, on a loan
+    Run(seconds(2));  // the first visit, on a budget advance
     engine.TakeEpoch();
     Run(seconds(4));
     engine.TakeEpoch();
@@ -1249,12 +1251,13 @@ TEST_F(ScanEngineTest, AVisitIsToldBySeveralEpochsWhereOneHasTooFewClears) {
   EXPECT_TRUE(engine.visit_cpu_time());
 }
 
-// At 0.02 % a second pays for 600 pages of 98 304, or for half of that while the loan is paid back.
+// At 0.02 % a second pays for 600 pages of 98 304, or for half of that while the budget advance is
+// paid back.
 TEST_F(ScanEngineTest, ThatAVisitIsTooLongIsToldByASecondOfTooFewClears) {
   Add(std::vector<double>(192 * kTable, 100.0));
   ScanEngine& engine = Start({.overhead_share = 0.0002});
   Run(seconds(3));
-  engine.TakeEpoch();  // of the first visits
+  engine.TakeEpoch();  // the epoch of the first visits
   Run(milliseconds(900));
   engine.TakeEpoch();
   EXPECT_FALSE(engine.visit_cpu_time());
@@ -1294,7 +1297,7 @@ TEST_F(ScanEngineTest, WhatForbadeClearsForATimeDoesNotHinderTheEstimateAfterwar
   Add(std::vector<double>(192 * kTable, 100.0));
   ScanEngine& engine = Start({.overhead_share = 0.00002});
   Run(seconds(3));
-  engine.TakeEpoch();  // of the first visits
+  engine.TakeEpoch();  // the epoch of the first visits
   kernel_.pressure = "little is free";
   Run(seconds(2));
   EXPECT_FALSE(engine.TakeEpoch().note.empty());
@@ -2460,7 +2463,7 @@ TEST_F(AgeingTest, CostsTheTargetNoMoreThanItsBudget) {
   EXPECT_LE(PaidBy(process) + took, 0.004 * 60 + 0.03) << "and what a first visit may borrow";
 }
 
-// What cannot be cleared: all that a set bit says is that the page was accessed at some time.
+// Memory that cannot be cleared: a set bit shows only that the page was accessed at some time.
 class UnclearableTest : public ScanEngineTest {
  protected:
   static std::uint64_t PagesSeen(const Harvest& harvest) {
@@ -2695,8 +2698,8 @@ TEST_F(ScanEngineTest, ARefusedClearIsSaidOfItsProcessAndTriedAgainAMinuteLater)
   const Harvest& harvest = Take();
   EXPECT_THAT(harvest.note,
               AllOf(HasSubstr("PID 100"), HasSubstr("EPERM"), HasSubstr("CAP_SYS_NICE")));
-  EXPECT_LE(harvest.counts.looks, 4u);  // of the tables that one clear covers
-  EXPECT_LE(process.refusals, 5u);      // of them together, and of each
+  EXPECT_LE(harvest.counts.looks, 4u);  // looks at the tables that one clear covers
+  EXPECT_LE(process.refusals, 5u);      // refusals for them together, and for each
   Run(seconds(1));
   EXPECT_THAT(Take().note, HasSubstr("PID 100")) << "it still stands";
   process.refuses.reset();
@@ -2773,7 +2776,7 @@ TEST_F(LongPlanTest, AndClearsTakeTurnsWithinTheScannersOwnBudget) {
   kernel_.reads_cost_cpu = true;
   const ScanOptions options{.overhead_share = 0.05, .own_share = 0.02};
   Start(options);
-  RunWithRefreshes(seconds(8));  // 40 ms, as a plan takes, and the loan for the first visit
+  RunWithRefreshes(seconds(8));  // 40 ms for a plan, and the budget advance for the first visit
   EXPECT_GT(process.clears, 0u);
   const nanoseconds used = kernel_.own_cpu;
   const std::uint64_t clears = process.clears;
@@ -2809,7 +2812,7 @@ TEST_F(LongPlanTest, LeavesOtherTargetsTheirTurn) {
 TEST_F(ScanEngineTest, AVeryLongStepSilencesTheScannerForNoMoreThanASecond) {
   SimulatedProcess& process = Add(std::vector<double>(400 * kTable, 0.0));
   Start({.overhead_share = 0.01});
-  Run(seconds(3));  // the first visit, on a loan
+  Run(seconds(3));  // the first visit, on a budget advance
   kernel_.own_cpu += seconds(600);
   Run(milliseconds(100));
   const std::uint64_t clears = process.clears;

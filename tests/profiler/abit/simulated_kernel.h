@@ -34,18 +34,19 @@ class SimulatedProcess {
   struct Page {
     double rate = 0;
     bool present = true;
-    bool mapped = true;                     // accessibly
-    bool shared = false;                    // the clear passes it by
-    bool stuck = false;                     // the clear passes it by, and the kernel does not tell
-    bool unsettled = false;                 // the clear passes it by, and the kernel says why
-    std::uint32_t passed_by = 0;            // clears to come, and the kernel does not tell
-    std::uint32_t stuck_until_asked = ~0u;  // so often by ClearableAlone(), which then tells
+    bool mapped = true;           // accessibly
+    bool shared = false;          // the clear passes it by
+    bool stuck = false;           // the clear passes it by, and the kernel does not tell
+    bool unsettled = false;       // the clear passes it by, and the kernel says why
+    std::uint32_t passed_by = 0;  // clears to come, and the kernel does not tell
+    // ClearableAlone() calls the page clearable so often, and then reports that it is not.
+    std::uint32_t stuck_until_asked = ~0u;
     std::uint32_t asked_alone = 0;
     bool mlocked = false;  // a clear of it is refused
     std::uint64_t frame = 0;
     bool charged_elsewhere = false;  // ageing passes it by
     bool table_in_use = false;       // the same, and the kernel does not tell
-    bool accessed = true;            // as after its first touch
+    bool accessed = true;            // the state after its first touch
     Seconds next_access = 0;         // in CPU time, while not accessed
     // A CPU keeps its translation, so that a clear without a flush hides all accesses.
     bool translation_stays = false;
@@ -138,15 +139,15 @@ class SimulatedProcess {
     }
   };
   std::optional<Duty> duty;
-  double clock_costs = 0;  // of the CPU time that it uses
+  double clock_costs = 0;  // share of the CPU time that it uses
   bool clock_dropped = false;
   // A process with a duty wakes the scanner when it gets the CPU with so much CPU time used.
   std::optional<std::chrono::nanoseconds> wakes_at_cpu;
   std::uint64_t sets = 0;      // cleared bits that were set again
   std::uint64_t regained = 0;  // cache lines of entries, got back from a reader to set bits in
-  std::uint64_t clears = 0;    // of a block or a page
+  std::uint64_t clears = 0;    // clears of a block or a page
   std::uint64_t page_clears = 0;
-  std::uint64_t refusals = 0;   // of a clear
+  std::uint64_t refusals = 0;   // refused clears
   std::uint64_t inspected = 0;  // pages
 
  private:
@@ -165,7 +166,7 @@ class SimulatedKernel final : public AbitKernel {
   std::map<Pid, SimulatedProcess*> processes;
   std::optional<std::string> pressure;
   std::vector<MonotonicTime> clears_at;
-  std::vector<Vpn> cleared;  // where each clear began
+  std::vector<Vpn> cleared;  // start of each clear
   // Counts reads of a range right after its clear, or after other such reads.
   std::uint64_t reads_after_clear = 0;
   std::optional<int> open_error;  // errno: no process can be opened
@@ -173,8 +174,9 @@ class SimulatedKernel final : public AbitKernel {
   bool tells_when_processes_run = false;
   double page_clear_moment = 0.5;
   std::chrono::nanoseconds page_clear_takes{std::chrono::microseconds(6)};
-  std::chrono::nanoseconds clear_takes{std::chrono::microseconds(30)};  // of more than a page
-  std::chrono::nanoseconds interrupt_takes{0};                          // of a clear of one page
+  std::chrono::nanoseconds clear_takes{
+      std::chrono::microseconds(30)};           // for a clear of more than a page
+  std::chrono::nanoseconds interrupt_takes{0};  // for a clear of one page
 
   // Returns the time at which it wakes the scanner if nothing else happens.
   MonotonicTime NextWake() const {
@@ -218,7 +220,7 @@ class SimulatedKernel final : public AbitKernel {
 
   std::chrono::nanoseconds own_cpu{0};
   std::chrono::nanoseconds read_takes{std::chrono::microseconds(2)};
-  bool reads_cost_cpu = false;  // of the scanner's own
+  bool reads_cost_cpu = false;  // the scanner's own CPU time
   std::chrono::nanoseconds flush_takes{
       0};  // own CPU time, for each mapping in which a bit is cleared
   std::uint64_t most_parts_per_read = 512;
@@ -423,7 +425,7 @@ class SimulatedKernel final : public AbitKernel {
                                       const std::vector<bool>&) override {
       std::vector<PageStanding> standing;
       for (const Vpn vpn : pages) {
-        // As the driver keeps them: an entry by its first page.
+        // The driver keeps an entry by its first page.
         const bool first = (vpn - process_.range().start).value() % process_.unit().value() == 0;
         const SimulatedProcess::Page& page = process_.pages[process_.IndexOf(vpn)];
         standing.push_back(page.shared && first ? PageStanding::kShared
@@ -558,7 +560,7 @@ class SimulatedKernel final : public AbitKernel {
     std::vector<std::vector<std::uint64_t>> tables_;
   };
 
-  std::map<const SimulatedProcess*, Handle*> handles_;  // of processes that are open
+  std::map<const SimulatedProcess*, Handle*> handles_;  // handles of processes that are open
 };
 
 // One memory cgroup of that kernel.
@@ -574,11 +576,11 @@ class SimulatedAgeing final : public MemcgAgeing {
   std::set<Pid> left;                     // no members any more, which it does not tell of either
   std::vector<Member> others;             // members that are no targets
   PageCount file{0};                      // page cache
-  std::optional<PageCount> held;          // by default, what members have
+  std::optional<PageCount> held;          // default: the memory that members have
   PageCount freed_since{0};               // less since the survey that GroupOf() goes by
   PageCount held_since{0};                // more since the survey that GroupOf() goes by
-  std::optional<PageCount> resident;      // of each member; by default, all that it has
-  std::map<Pid, PageCount> proportional;  // by default, all that the process has
+  std::optional<PageCount> resident;      // each member's; by default, all that it has
+  std::map<Pid, PageCount> proportional;  // default: all that the process has
   std::optional<std::string> pressure;
   std::optional<std::string> trouble;
   bool is_there = true;
@@ -588,7 +590,7 @@ class SimulatedAgeing final : public MemcgAgeing {
   std::set<std::uint64_t> off_lru;  // frames
   bool has_removed_groups = false;
   std::chrono::nanoseconds takes_more{0};
-  std::uint64_t without_effect = 0;  // of the next ageings, so many
+  std::uint64_t without_effect = 0;  // number of the next ageings that have no effect
   std::function<void()> before_ageing = [] {};
   std::uint64_t ageings = 0;
   std::uint64_t asked = 0;
@@ -696,8 +698,8 @@ class SimulatedAgeing final : public MemcgAgeing {
   SimulatedKernel& kernel_;
   Group group_;
   MonotonicTime survey_again_{};  // if the group is distrusted
-  PageCount surveyed_{0};         // of held_since
-  PageCount surveyed_freed_{0};   // of freed_since
+  PageCount surveyed_{0};         // the part of held_since that was surveyed
+  PageCount surveyed_freed_{0};   // the part of freed_since that was surveyed
 };
 
 }  // namespace tmprof::abit

@@ -289,7 +289,7 @@ TEST_F(ClockSamplerTest, TellsTheStallShareOnceItHasEnoughSamples) {
 }
 
 TEST_F(ClockSamplerTest, TheStallShareFollowsTheLastSecondThoughSamplesAreRare) {
-  constexpr std::uint64_t kRate = 24;  // of a second: of the default budget beside a scanner
+  constexpr std::uint64_t kRate = 24;  // samples a second, of the default budget beside a scanner
   constexpr std::uint64_t kPeriod = 1'000'000'000 / kRate;
   ClockSampler& sampler = Sampler();
   std::uint64_t time = 1;

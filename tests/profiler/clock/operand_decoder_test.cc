@@ -181,7 +181,7 @@ TEST(OperandDecoder, SeesNoOperandInAddressArithmeticPrefetchesAndRegisterMoves)
 
 TEST(OperandDecoder, SaysUndecodableForMissingOrInvalidCode) {
   EXPECT_EQ(FindCulprit({}, {}, kIp).outcome, OperandOutcome::kUndecodable);
-  EXPECT_EQ(Find({}, {0x90}).outcome, OperandOutcome::kUndecodable);              // nothing before
+  EXPECT_EQ(Find({}, {0x90}).outcome, OperandOutcome::kUndecodable);              // no code before
   EXPECT_EQ(Find(Code(64, 0x90), {0x06}).outcome, OperandOutcome::kUndecodable);  // not 64-bit code
 }
 

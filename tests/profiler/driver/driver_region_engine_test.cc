@@ -169,7 +169,7 @@ TEST_F(DriverRegionEngineTest, OfATargetThatLeavesWhatWasSeenIsDelivered) {
 }
 
 TEST_F(DriverRegionEngineTest, ClearsAreChargedAtWhatTheyCost) {
-  driver_.stats.cleared_bits = 7;  // by the calibration
+  driver_.stats.cleared_bits = 7;  // cleared by the calibration
   Start();
   driver_.stats.cleared_bits = 27;
   driver_.stats.region_steps = 3;

@@ -39,19 +39,19 @@ struct FakeDriver {
   std::uint32_t running = 0;
   int info_error = 0;
   int add_error = 0;
-  std::deque<int> scan_errors;  // of the next SCAN_RANGE calls; then none
-  int scan_error = 0;           // of each of them
+  std::deque<int> scan_errors;  // errors of the next SCAN_RANGE calls; then none
+  int scan_error = 0;           // error of each of them
 
   std::map<std::uint32_t, std::pair<int, std::uint64_t>> targets;  // id → pid, start time
   std::uint32_t adds = 0;
-  std::vector<std::uint32_t> removed;  // of targets
+  std::vector<std::uint32_t> removed;  // IDs of targets
 
   // The sampler's side: what the next EPOCH_END makes readable, and the totals.
   tmprof_params params{};
   int params_error = 0;
   int control_error = 0;
   int epoch_error = 0;
-  std::vector<std::uint32_t> commands;  // of CONTROL
+  std::vector<std::uint32_t> commands;  // commands of CONTROL
   std::vector<tmprof_page_record> counted;
   std::vector<tmprof_page_record> ended;
   tmprof_epoch epoch{};  // the header of the next one
@@ -60,7 +60,7 @@ struct FakeDriver {
   std::deque<tmprof_region_record> regions;
   std::uint64_t regions_overwritten = 0;
   int regions_error = 0;
-  std::vector<tmprof_scan_range> scans;  // as they were asked
+  std::vector<tmprof_scan_range> scans;  // in the order of the requests
   bool open = false;
 
   FakeDriver() {

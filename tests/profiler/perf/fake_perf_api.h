@@ -40,11 +40,11 @@ class FakePerfApi final : public PerfApi {
   std::map<Pid, std::vector<Tid>> threads;
   std::map<Pid, ProcessOrigin> origins;
   std::uint64_t now_ticks = 0;
-  std::map<int, std::deque<std::expected<CounterReading, int>>> readings;  // by fd, used up
-  std::map<int, std::uint64_t> lost_samples;                               // by fd
+  std::map<int, std::deque<std::expected<CounterReading, int>>> readings;  // key: fd; used up
+  std::map<int, std::uint64_t> lost_samples;                               // key: fd
   std::optional<int> paranoid = 2;
   std::uint64_t open_file_limit = 1024;
-  std::vector<std::uint8_t> code;  // what every process has at code_start
+  std::vector<std::uint8_t> code;  // code of every process at code_start
   std::uint64_t code_start = 0;
   int memory_reads = 0;
 

@@ -12,7 +12,7 @@
 namespace nontemporal_test {
 
 struct Instruction {
-  std::string text;  // as GNU as writes it
+  std::string text;  // in the syntax of GNU as
   std::vector<std::uint8_t> bytes;
 };
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What operators, programs and kernels do to tmprofd; each program knows what its memory must hold.
+"""Operators, programs and kernels disturb tmprofd; each program knows what its memory must hold.
 
 Usage: endure_test.py KERNEL BUILD [unittest's arguments]
 BUILD is the build folder whose programs the guest gets.
@@ -224,7 +224,7 @@ class Dry(Scenario):
 
 
 class Huge(Scenario):
-    """Of a program whose memory is huge pages, the hot eighth is one of them."""
+    """The hot eighth of a program whose memory is huge pages is one of them."""
 
     def test_moves_whole_pages_and_no_others(self) -> None:
         self.assert_kept("huge")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the scripts of the virtual machine share: programs on some nodes of memory, and tmprofd beside them.
+# The common part of the scripts of the virtual machine: programs on some nodes of memory, and tmprofd beside them.
 # shellcheck shell=sh disable=SC2034
 set -u
 mkdir -p /root/out
@@ -69,7 +69,7 @@ start_daemon() {
   run_daemon "$1" "$1.log"
 }
 
-# What executes the daemon, if not the shell.
+# The program that executes the daemon, if not the shell.
 BY=
 
 # NAME LOG: by the configuration that is there.

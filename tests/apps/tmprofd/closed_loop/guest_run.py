@@ -16,7 +16,7 @@ SLOW_NODE = 1
 
 
 class Guest:
-    """What a script has left, and what the build's tmprof says of it."""
+    """The files that a script has left, and the output of the build's tmprof about them."""
 
     def __init__(self, build: pathlib.Path, folder: pathlib.Path):
         self._tmprof = build / "tmprof"
@@ -27,16 +27,16 @@ class Guest:
         return (self._out / name).read_text(encoding="utf-8")
 
     def nodes(self, name: str) -> dict[int, int]:
-        """By virtual page number."""
+        """Returns the node of each virtual page number."""
         return {int(vpn): int(node) for vpn, node in
                 (line.split() for line in self.text(f"{name}.nodes").splitlines())}
 
     def phases(self, name: str) -> list[dict]:
-        """What a workload says of itself."""
+        """Returns the phases that a workload reports of itself."""
         return json.loads(self.text(f"{name}.truth"))["phases"]
 
     def hot_pages(self, name: str, phase: int) -> set[int]:
-        """Of hotset with --hot-share 0.99: a hot page has some thousand times the accesses of a cold one."""
+        """Returns hotset's hot pages with --hot-share 0.99: each has some thousand times the accesses of a cold one."""
         ranges = self.phases(name)[phase]["ranges"]
         total = sum(each["weight"] for each in ranges)
         pages = sum(each["end"] - each["start"] for each in ranges) // 4096
@@ -45,7 +45,7 @@ class Guest:
                 for page in range(each["start"] // 4096, each["end"] // 4096)}
 
     def share_on(self, node: int, nodes: str, pages: set[int]) -> float:
-        """Of these pages, by what was saved under that name."""
+        """Returns the share of these pages that is on `node` in the file saved under the name `nodes`."""
         where = self.nodes(nodes)
         return sum(where.get(page) == node for page in pages) / len(pages)
 

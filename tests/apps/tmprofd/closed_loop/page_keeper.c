@@ -45,7 +45,7 @@
 
 struct part {
   uint64_t* words;
-  uint32_t* version; /* of each page */
+  uint32_t* version; /* one per page */
   size_t pages;
   uint64_t salt; /* no two parts have the same contents */
   size_t hot;    /* the first page of the eighth that is rewritten all the time */
@@ -278,7 +278,7 @@ int main(int argc, char** argv) {
     if (IS("forked")) children[forked++] = fork_reader(&parts[count]);
     if (IS("pinned")) pin(&parts[count]);
     parts[count].late = IS("late");
-    /* What is cold, and alike, is placed from the lowest page on. */
+    /* Pages that are equally cold are placed from the lowest page on. */
     if (parts[count].late) parts[count].hot = pages - (pages + 7) / 8;
   }
   printf("page_keeper: PID %d, its memory is there\n", (int)getpid());

@@ -26,7 +26,7 @@ OPTIONS = [f"--tiersim=epoch_ms={EPOCH_MS},llc_kib=512", "--truth", "{folder}/ex
 
 
 def epochs_of_truth(judge: str, first_s: float, last_s: float) -> list[dict]:
-    """What each node served in each whole epoch between these times of the guest, by the exact truth."""
+    """Returns what each node served in each whole epoch between these times of the guest, by the exact truth."""
     trace = str(guest_run.guest.folder / "truth.data")
     guest_run.guest.run("convert", str(guest_run.guest.folder / "exact"), "--to", "trace", "-o", trace)
     view = guest_run.guest.json("report", trace, "--view", "nodes", "--by", judge)
@@ -36,14 +36,14 @@ def epochs_of_truth(judge: str, first_s: float, last_s: float) -> list[dict]:
 
 
 def fast_shares(first_s: float, last_s: float) -> list[float]:
-    """Of the LLC misses of each epoch."""
+    """Returns the fast node's share of the LLC misses of each epoch."""
     return [sum(node["score"] for node in epoch["nodes"] if node["node"] == FAST_NODE)
             / sum(node["score"] for node in epoch["nodes"])
             for epoch in epochs_of_truth("misses", first_s, last_s)]
 
 
 def accesses(first_s: float, last_s: float) -> list[float]:
-    """Of each epoch."""
+    """Returns the accesses of each epoch."""
     return [sum(node["score"] for node in epoch["nodes"]) for epoch in epochs_of_truth("truth", first_s, last_s)]
 
 
@@ -100,7 +100,7 @@ class Shifting(unittest.TestCase):
 
 
 class Uniform(unittest.TestCase):
-    """Where no page is hotter than the others, nothing moves."""
+    """No page moves if none is hotter than the others."""
 
     # Evidence by then says that what looked hot was chance.
     WARM_EPOCHS = 6
