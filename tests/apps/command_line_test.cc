@@ -54,7 +54,7 @@ TEST(Help, NamesEveryCommandAndNoHiddenOne) {
   EXPECT_THAT(help, Not(HasSubstr("generate")));
 }
 
-TEST(Help, OfACommandIsThatOfItsOption) {
+TEST(Help, HelpWithACommandIsTheHelpOfThatCommandsOption) {
   for (const std::string& command : Commands()) {
     const Outcome asked = Tmprof({"help", command});
     EXPECT_EQ(asked.status, 0) << command;
@@ -64,13 +64,13 @@ TEST(Help, OfACommandIsThatOfItsOption) {
   }
 }
 
-TEST(Help, OfAnUnknownCommandIsRefused) {
+TEST(Help, RefusesHelpForAnUnknownCommand) {
   const Outcome outcome = Tmprof({"help", "recrod"});
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("did you mean 'record'?"));
 }
 
-TEST(Help, OfOneCommandHasNoExampleOfTheProgram) {
+TEST(Help, HelpForOneCommandHasNoExampleOfTheProgram) {
   EXPECT_THAT(Tmprof({"help", "doctor"}).out, Not(HasSubstr("help COMMAND")));
 }
 
@@ -128,7 +128,7 @@ TEST(Wrapped, BreaksBetweenWordsAndIndentsLaterLines) {
   EXPECT_EQ(Wrapped("longerthannine x", 9, 0, 0), "longerthannine\nx");
 }
 
-TEST(Help, OfHelpIsTheWholeHelp) {
+TEST(Help, HelpForHelpIsTheWholeHelp) {
   const Outcome asked = Tmprof({"help", "help"});
   EXPECT_EQ(asked.out, Tmprof({"help"}).out);
   EXPECT_EQ(asked.status, 0);

@@ -483,7 +483,7 @@ TEST_F(Exact, AProgramThatDiesOfASignalLosesNothing) {
   EXPECT_THAT(LoadsOf(trace, 0x10000), ElementsAre(4000));
 }
 
-TEST_F(Exact, OfAKilledProcessTheLossIsUnknownAndItIsNamed) {
+TEST_F(Exact, NamesAKilledProcessWhoseLossIsUnknown) {
   const Outcome outcome = Record({"--epoch", "100s"}, {Program("exact_many"), "killed"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const Trace trace = Read(trace_);

@@ -169,7 +169,7 @@ TEST_F(ObjectRecorderTest, AMappingThatCouldNotBeMovedIsAsItWas) {
   EXPECT_THAT(Text(Complete().events), ElementsAre("unmapped 0x10000+4096")) << "it still was";
 }
 
-TEST_F(ObjectRecorderTest, WhatAnotherThreadMapsWhereAMappingHasJustGoneStays) {
+TEST_F(ObjectRecorderTest, MappingsMadeByAnotherThreadWhereOneHasJustGoneStay) {
   Log(LogEventKind::kMapped, 16 * kPage, 2 * kPage);
   Log(LogEventKind::kGoing, 16 * kPage, 2 * kPage);
   Log(LogEventKind::kMapped, 17 * kPage, kPage);  // the other's, who is told of first
@@ -225,7 +225,7 @@ TEST_F(ObjectRecorderTest, TheMainThreadsStackAndAVariableAreThoseOfThisProcess)
   EXPECT_TRUE(holds(FixedKind::kStack, at(on_stack)));
 }
 
-TEST_F(ObjectRecorderTest, WhatAProcessLeavesEndsWithIt) {
+TEST_F(ObjectRecorderTest, ObjectsThatAProcessLeavesEndWithIt) {
   Child child(log_);
   BeOf(child);
   Log(LogEventKind::kMapped, 16 * kPage, kPage);
@@ -247,7 +247,7 @@ TEST_F(ObjectRecorderTest, AProcessThatNobodyHasWaitedForHasEnded) {
   EXPECT_THAT(Text(Complete().events), ElementsAre("unmapped 0x10000+4096"));
 }
 
-TEST_F(ObjectRecorderTest, WhatAProgramLeavesEndsWhereItsProcessBeginsAnotherLog) {
+TEST_F(ObjectRecorderTest, ObjectsOfAProgramEndWhenItsProcessBeginsAnotherLog) {
   Log(LogEventKind::kMapped, 16 * kPage, kPage);
   EXPECT_THAT(Text(Complete().events), ElementsAre("mapped 0x10000+4096"));
   objtrace::AllocationLog* next = MakeLog("1-2.log", kBegin + milliseconds(500));
@@ -257,7 +257,7 @@ TEST_F(ObjectRecorderTest, WhatAProgramLeavesEndsWhereItsProcessBeginsAnotherLog
   ::munmap(next, sizeof(*next));
 }
 
-TEST_F(ObjectRecorderTest, OfTwoLogsOfAProcessTheOneThatBeganLastIsItsOwn) {
+TEST_F(ObjectRecorderTest, TakesTheLogThatBeganLastForAProcessWithTwo) {
   objtrace::AllocationLog* next = MakeLog("1-10.log", kBegin + milliseconds(500));
   objtrace::AllocationLog* before = MakeLog("1-9.log", kBegin + milliseconds(400));
   Complete();
@@ -267,7 +267,7 @@ TEST_F(ObjectRecorderTest, OfTwoLogsOfAProcessTheOneThatBeganLastIsItsOwn) {
   for (objtrace::AllocationLog* log : {next, before}) ::munmap(log, sizeof(*log));
 }
 
-TEST_F(ObjectRecorderTest, WhatAProgramLeavesEndsWhereItsProcessRunsOneThatWritesNoLog) {
+TEST_F(ObjectRecorderTest, ObjectsOfAProgramEndWhenItsProcessRunsOneThatWritesNoLog) {
   Child child(log_);
   BeOf(child);
   Log(LogEventKind::kMapped, 16 * kPage, kPage);

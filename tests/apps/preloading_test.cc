@@ -93,7 +93,7 @@ TEST_F(Preloading, IsDoneByTheLoaderOfThisProgram) {
   EXPECT_FALSE(Why("/proc/self/exe"));
 }
 
-TEST_F(Preloading, OfAStaticProgramIsWithoutEffectAndHarmless) {
+TEST_F(Preloading, HasNoEffectOnAStaticProgram) {
   const auto why = Why(Program("static", ElfFile("")));
   ASSERT_TRUE(why);
   EXPECT_TRUE(why->is_harmless);
@@ -117,7 +117,7 @@ TEST_F(Preloading, IsNotAskedOfAnotherKindOfCpu) {
   }
 }
 
-TEST_F(Preloading, OfAScriptIsAMatterOfItsInterpreter) {
+TEST_F(Preloading, TreatsAScriptAsItsInterpreter) {
   const std::string other = Program("other", ElfFile(kOtherLoader));
   const std::string own = Program("own", ElfFile(OwnLoader()));
   const std::string script = Program("script", "#! " + other + " --option\necho\n");
@@ -146,7 +146,7 @@ TEST_F(Preloading, SaysNothingOfWhatItCannotRead) {
   EXPECT_FALSE(Why(Program("other", ElfFile(kOtherLoader))));
 }
 
-TEST_F(Preloading, OfAProgramWithThePrivilegesOfAnotherIsWithoutEffect) {
+TEST_F(Preloading, HasNoEffectOnAProgramWithThePrivilegesOfAnother) {
   const std::string program = Program("own", ElfFile(OwnLoader()));
   if (chown(program.c_str(), getuid() + 1, static_cast<gid_t>(-1)) != 0)
     GTEST_SKIP() << "only root can give a file to another user";

@@ -72,7 +72,7 @@ TEST_F(Recording, TracksObjectsOnlyOfWhatItStarts) {
   EXPECT_THAT(outcome.err, HasSubstr("tmprof record --objects PROGRAM"));
 }
 
-TEST_F(Recording, OfAStaticProgramSaysThatItTracksNoAllocationAndWhy) {
+TEST_F(Recording, SaysWhyAStaticProgramHasNoTrackedAllocations) {
   const Outcome outcome =
       Tmprof({"record", "--objects", "-o", trace_, "--", Workload("tests/exact_known")});
   EXPECT_EQ(outcome.status, 7);  // the program's own
@@ -386,7 +386,7 @@ TEST_F(Recording, ThatCouldNotExecuteLeavesNoTrace) {
   EXPECT_FALSE(std::filesystem::exists(trace_));
 }
 
-TEST_F(Recording, OfItsParentDoesNotRecordItself) {
+TEST_F(Recording, DoesNotRecordItselfWithItsParent) {
   const std::string script = TmprofPath() + " record -o " + trace_ +
                              " --no-process-filter --epoch 200ms --duration 1s -p $$; exit $?";
   const Outcome outcome = RunProgram({"bash", "-c", script});
@@ -483,7 +483,7 @@ TEST_F(Recording, ThatCannotGoOnSaysSoWhileTheCommandRuns) {
   EXPECT_THAT(ReadFile(err), AllOf(HasSubstr(trace_), HasSubstr("EFBIG")));
 }
 
-TEST_F(Recording, OfALaunchedCommandDoesWithoutASourceThatCannotFollowIt) {
+TEST_F(Recording, RecordsALaunchedCommandWithoutASourceThatCannotFollowIt) {
   const Outcome outcome = RunProgram({TmprofPath(), "record", "--source", "abit-bpf,clock", "-o",
                                       trace_, "--", "sh", "-c", "echo ran; sleep 0.3"},
                                      [] { RefuseSamplingOfOthers(EMFILE); });
@@ -497,7 +497,7 @@ TEST_F(Recording, OfALaunchedCommandDoesWithoutASourceThatCannotFollowIt) {
   EXPECT_EQ(states["clock"], "unavailable");
 }
 
-TEST_F(Recording, OfALaunchedCommandThatNoSourceCanFollowDoesNotRunIt) {
+TEST_F(Recording, DoesNotRunACommandThatNoSourceCanFollow) {
   WriteFile(trace_, "precious");
   const Outcome outcome =
       RunProgram({TmprofPath(), "record", "--source", "clock", "-o", trace_, "--", "echo", "ran"},
@@ -734,7 +734,7 @@ TEST_F(Recording, IsNotEndedByAStandardErrorThatNobodyReads) {
   EXPECT_EQ(RunProgram({"bash", "-c", script}).status, 127);
 }
 
-TEST_F(Recording, OfAStoppedProcessSaysSoAndHowToContinueItAndHasAStatusOfItsOwn) {
+TEST_F(Recording, SaysHowToContinueAStoppedProcessWithAStatusOfItsOwn) {
   const std::string script =
       "sleep 600 & target=$!; kill -STOP $target; "
       "until grep -q '^State:.T' /proc/$target/status; do sleep 0.02; done; " +
@@ -749,7 +749,7 @@ TEST_F(Recording, OfAStoppedProcessSaysSoAndHowToContinueItAndHasAStatusOfItsOwn
   EXPECT_THAT(outcome.err, HasSubstr(told["text"].get<std::string>()));
 }
 
-TEST_F(Recording, OfAProgramThatEndsAtOnceHasAStatusOfItsOwn) {
+TEST_F(Recording, AProgramThatEndsAtOnceHasAStatusOfItsOwn) {
   // It has no time for the hundred samples that would be enough.
   const Outcome outcome =
       Tmprof({"record", "--source", "clock", "--epoch", "1000s", "-o", trace_, "--", "true"});
@@ -763,7 +763,7 @@ TEST_F(Recording, ThatSawNothingPassesTheStatusOfAFailedCommandOn) {
   EXPECT_THAT(outcome.err, HasSubstr("next: "));
 }
 
-TEST_F(Recording, OfAThreadOfTheKernelIsRefused) {
+TEST_F(Recording, RefusesAThreadOfTheKernel) {
   const Outcome outcome = RunProgram({"bash", "-c",
                                       "kernel=$(pgrep -o -x kthreadd) || exit 77; " + TmprofPath() +
                                           " record -o " + trace_ + " -p $kernel"});
@@ -966,7 +966,7 @@ TEST(RecordArguments, WithACommandAndAProcessAreRefused) {
   EXPECT_THAT(outcome.err, HasSubstr("both -p and a program"));
 }
 
-TEST(RecordWithoutPrivilege, OfAnotherUsersProcessIsRefused) {
+TEST(RecordWithoutPrivilege, RefusesAnotherUsersProcess) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become an ordinary user";
   const Outcome outcome = RunAsNobody({TmprofPath(), "record", "-o", "/dev/null", "--duration",
                                        "1s", "-p", std::to_string(getpid())});

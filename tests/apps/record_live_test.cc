@@ -79,7 +79,7 @@ TEST_F(LiveRecording, SeesThirtyThousandMappingsAtTheUsualPace) {
   EXPECT_GE(summary["pages_seen"]["references"].get<int>(), 22'500);
 }
 
-TEST_F(LiveRecording, OfObjectsTellsWhichOfTwoAllocationsIsHot) {
+TEST_F(LiveRecording, ShowsWhichOfTwoAllocationsIsHot) {
   const Outcome outcome =
       Tmprof({"record", "--objects", "-o", trace_, "--", Workload("tests/objects_heats")});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
@@ -140,7 +140,7 @@ TEST_F(LiveRecording, HasWhatAProgramCountedItselfBesideTheHeatOfItsPages) {
   EXPECT_THAT(another.err, AllOf(HasSubstr(counts), HasSubstr("the trace has nothing")));
 }
 
-TEST_F(LiveRecording, OfObjectsIsAdvisedOnByWhatAnotherBuildCounted) {
+TEST_F(LiveRecording, AdviceOnObjectsUsesTheCountsOfAnotherBuild) {
   const std::string counted = folder_.File("heats.counted");
   const std::string counts = folder_.File("heats.objects");
   const Outcome built =
@@ -183,7 +183,7 @@ TEST_F(LiveRecording, OfObjectsIsAdvisedOnByWhatAnotherBuildCounted) {
   EXPECT_THAT(itself.err, HasSubstr("--counts " + counts));
 }
 
-TEST_F(LiveRecording, OfObjectsNamesVariablesOfFilesAndStacksOfThreads) {
+TEST_F(LiveRecording, NamesVariablesOfFilesAndStacksOfThreads) {
   const std::string library = std::string(TMPROF_BINARY_DIR) + "/lib/libobjects_made.so";
   const Outcome outcome = Tmprof(
       {"record", "--objects", "-o", trace_, "--", Workload("tests/objects_statics"), library});
@@ -228,7 +228,7 @@ TEST_F(LiveRecording, OfObjectsNamesVariablesOfFilesAndStacksOfThreads) {
   EXPECT_THAT(of_pages.out, HasSubstr("stack thread"));
 }
 
-TEST_F(LiveRecording, OfAShortCommandTellsItsCpuTimeAndScoresItsPages) {
+TEST_F(LiveRecording, ReportsTheCpuTimeOfAShortCommandAndScoresItsPages) {
   const Outcome outcome = Tmprof({"record", "-o", trace_, "--", Workload("hotset"), "--footprint",
                                   "16MiB", "--duration", "300ms"});
   ASSERT_THAT(outcome.status, AnyOf(0, kSawLittle)) << outcome.err;
@@ -253,7 +253,7 @@ TEST_F(LiveRecording, FollowsAnOrphanOfTheCommand) {
   EXPECT_THAT(TargetNames(trace_), Contains("hotset"));
 }
 
-TEST_F(LiveRecording, ByRegionsLooksAtOnePageOfEachAndSaysSo) {
+TEST_F(LiveRecording, RegionsAreLookedAtByOnePageEachAndItSaysSo) {
   if (!DoctorRow("abit-bpf")["usable"].get<bool>())
     GTEST_SKIP() << "accessed bits cannot be observed here";
   const Outcome outcome =
@@ -271,7 +271,7 @@ TEST_F(LiveRecording, ByRegionsLooksAtOnePageOfEachAndSaysSo) {
 }
 
 // A ten-thousandth of a second's CPU time pays for no visit to 16 384 pages within ten.
-TEST_F(LiveRecording, ByAutoGoesOverToRegionsWhereTheBudgetIsTiny) {
+TEST_F(LiveRecording, AutoGoesOverToRegionsIfTheBudgetIsTiny) {
   if (!DoctorRow("abit-bpf")["usable"].get<bool>())
     GTEST_SKIP() << "accessed bits cannot be observed here";
   const Outcome outcome = Tmprof({"record", "--source", "abit-bpf", "--abit", "auto",

@@ -96,7 +96,7 @@ TEST(RecordingOutcome, TakesItsConfidenceFromSamplesWhereTheseAreMany) {
   EXPECT_TRUE(OutcomeOf(facts).saw_enough);
 }
 
-TEST(RecordingOutcome, OfRegionsIsOfAtMostSoMuch) {
+TEST(RecordingOutcome, GivesAnUpperBoundForRegions) {
   RecordingFacts facts = Good();
   facts.by_regions = true;
   EXPECT_THAT(OutcomeOf(facts).text,
@@ -104,7 +104,7 @@ TEST(RecordingOutcome, OfRegionsIsOfAtMostSoMuch) {
                     HasSubstr("40.0 looks at each region")));
 }
 
-TEST(RecordingOutcome, OfExactCountsNeedsNoConfidence) {
+TEST(RecordingOutcome, ExactCountsNeedNoConfidence) {
   RecordingFacts facts = Nothing();
   facts.had_references = facts.had_samples = false;
   facts.had_truth = true;
@@ -116,7 +116,7 @@ TEST(RecordingOutcome, OfExactCountsNeedsNoConfidence) {
               AllOf(HasSubstr("counted all accesses, to 8 KiB"), Not(HasSubstr("confidence"))));
 }
 
-TEST(RecordingOutcome, OfOneSampleIsTooLittle) {
+TEST(RecordingOutcome, OneSampleIsTooLittle) {
   RecordingFacts facts = Nothing();
   facts.had_references = false;
   facts.samples = 1;
@@ -128,7 +128,7 @@ TEST(RecordingOutcome, OfOneSampleIsTooLittle) {
                                   HasSubstr("next: record for longer")));
 }
 
-TEST(RecordingOutcome, OfATenthOfTheMemoryIsEnoughAndOfLessTooLittle) {
+TEST(RecordingOutcome, ATenthOfTheMemoryIsEnoughAndLessIsTooLittle) {
   RecordingFacts facts = Good();
   facts.samples = kFewSamples - 1;
   facts.resident = PageCount(20'000);
@@ -140,7 +140,7 @@ TEST(RecordingOutcome, OfATenthOfTheMemoryIsEnoughAndOfLessTooLittle) {
   EXPECT_TRUE(OutcomeOf(facts).saw_enough);
 }
 
-TEST(RecordingOutcome, OfLooksIntoUnknownMemorySaysThatItIsUnknown) {
+TEST(RecordingOutcome, SaysThatTheMemoryLookedAtIsUnknown) {
   RecordingFacts facts = Good();
   facts.samples = 0;
   facts.resident.reset();
@@ -150,7 +150,7 @@ TEST(RecordingOutcome, OfLooksIntoUnknownMemorySaysThatItIsUnknown) {
               AllOf(HasSubstr("(resident memory unknown)"), HasSubstr("confidence low")));
 }
 
-TEST(RecordingOutcome, OfAStoppedTargetTellsHowToContinueIt) {
+TEST(RecordingOutcome, SaysHowToContinueAStoppedTarget) {
   RecordingFacts facts = Nothing();
   facts.stopped_throughout = true;
   facts.cpu_time = 0ns;
@@ -162,7 +162,7 @@ TEST(RecordingOutcome, OfAStoppedTargetTellsHowToContinueIt) {
   EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("all 2 targets were stopped"));
 }
 
-TEST(RecordingOutcome, OfATargetThatEndedAtOnceTellsAfterHowLong) {
+TEST(RecordingOutcome, SaysAfterHowLongATargetEnded) {
   RecordingFacts facts = Nothing();
   facts.all_ended = true;
   facts.length = 12ms;
@@ -176,7 +176,7 @@ TEST(RecordingOutcome, OfATargetThatEndedAtOnceTellsAfterHowLong) {
   EXPECT_THAT(OutcomeOf(facts).text, Not(HasSubstr("ended after")));
 }
 
-TEST(RecordingOutcome, OfAnIdleTargetSaysThatItDidNotRun) {
+TEST(RecordingOutcome, SaysThatAnIdleTargetDidNotRun) {
   RecordingFacts facts = Nothing();
   facts.looked_at = PageCount(100);
   facts.looks = 1'000;
@@ -190,7 +190,7 @@ TEST(RecordingOutcome, OfAnIdleTargetSaysThatItDidNotRun) {
               AllOf(HasSubstr("no source saw an access"), Not(HasSubstr("ran"))));
 }
 
-TEST(RecordingOutcome, OfSourcesThatWereNeverOnNamesTheGate) {
+TEST(RecordingOutcome, NamesTheGateIfSourcesWereNeverOn) {
   RecordingFacts facts = Nothing();
   facts.gated_throughout = true;
   EXPECT_THAT(OutcomeOf(facts).text, AllOf(HasSubstr("the gate"), HasSubstr("--gate off")));
@@ -308,7 +308,7 @@ RecordingFacts Untracked() {
   return facts;
 }
 
-TEST(RecordingOutcome, OfProcessesThatAreMostlyUntrackedIsNotEnough) {
+TEST(RecordingOutcome, MostlyUntrackedProcessesAreNotEnough) {
   RecordingFacts facts = Untracked();
   const RecordingOutcome outcome = OutcomeOf(facts);
   EXPECT_FALSE(outcome.saw_enough);
@@ -348,7 +348,7 @@ TEST(RecordingOutcome, TellsHowLongStartingTookIfItTookLong) {
   EXPECT_THAT(OutcomeOf(facts).text, Not(HasSubstr("starting")));
 }
 
-TEST(RecordingOutcome, OfNoEpochIsTooLittle) {
+TEST(RecordingOutcome, NoEpochIsTooLittle) {
   RecordingFacts facts;
   facts.trace = "t.data";
   EXPECT_FALSE(OutcomeOf(facts).saw_enough);

@@ -18,14 +18,14 @@ TEST(AbitChoice, EitherWordMayBeLeftOutAndTheirOrderIsFree) {
   EXPECT_EQ(ParseAbit("plain").value(), (AbitChoice{kFull, abit::ScanOptions::Mode::kPlain}));
 }
 
-TEST(AbitChoice, OfRegionsTheWayIsTheBestThereIsUnlessSaid) {
+TEST(AbitChoice, ChoosesTheBestWayForRegionsUnlessOneIsGiven) {
   EXPECT_EQ(ParseAbit("regions").value(), (AbitChoice{abit::Looked::kRegions, std::nullopt}));
   EXPECT_EQ(AbitText({abit::Looked::kRegions, std::nullopt}), "regions");
   EXPECT_EQ(ParseAbit("regions,ladder").value(),
             (AbitChoice{abit::Looked::kRegions, abit::ScanOptions::Mode::kLadder}));
 }
 
-TEST(AbitChoice, WhatIsNoWordOrSaidTwiceIsRefused) {
+TEST(AbitChoice, RefusesUnknownAndRepeatedWords) {
   for (const char* text : {"", ",", "regions,", "Regions", "full,regions", "plain,plain",
                            "full,plain,auto", "full plain"}) {
     const auto choice = ParseAbit(text);

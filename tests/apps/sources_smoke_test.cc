@@ -238,7 +238,7 @@ TEST_F(Recording, ACurveOfAProgramThatEndsSaysThatItIsShort) {
   EXPECT_THAT(outcome.err, ::testing::HasSubstr("all processes had ended"));
 }
 
-TEST(Sources, OfTheDoctorThatRecordAreAllTriedHere) {
+TEST(Sources, AllSourcesOfTheDoctorThatRecordAreTriedHere) {
   const Outcome doctor = Tmprof({"doctor", "--format", "json"});
   const Json probes = Json::parse(doctor.out);
   for (const Json& row : probes["sources"]) {

@@ -1563,7 +1563,7 @@ TEST(Advise, HotSitesHaveTheRoomThatIsSaid) {
   }
 }
 
-TEST(Advise, ByCountsNeedsATraceBesideThem) {
+TEST(Advise, CountsNeedATraceBesideThem) {
   const TemporaryFolder folder;
   const std::string counts = folder.File("run.objects");
   WriteFile(counts, "\x89TMOBJS\n");  // and nothing of what follows

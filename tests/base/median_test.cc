@@ -14,7 +14,7 @@ TEST(Median, IsInTheMiddleWhateverTheOrder) {
 
 TEST(Median, IsTheUpperOfTwoForAnEvenNumber) { EXPECT_EQ(Median(std::vector{4, 1, 3, 2}), 3); }
 
-TEST(MedianDeathTest, OfNothingIsABrokenInvariant) {
+TEST(MedianDeathTest, TheMedianOfNoValuesIsABrokenInvariant) {
   EXPECT_DEATH(Median(std::vector<int>{}), "values.empty");
 }
 

@@ -48,7 +48,7 @@ class Summary(unittest.TestCase):
         self.assertEqual((summary["points"], summary["with_interval"], summary["told"]), (4, 3, 2))
         self.assertEqual((summary["told_within_bar"], summary["covered"]), (1, 2))
 
-    def test_of_nothing_is_empty(self):
+    def test_the_summary_of_untold_points_is_empty(self):
         self.assertEqual(curve.summary([{"points": [{"told": None, "true": 0.6}]}], "told"), {})
 
 

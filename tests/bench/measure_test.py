@@ -108,7 +108,7 @@ class Quartiles(unittest.TestCase):
         self.assertEqual(measure.quartiles([4, 1, 3, 2]),
                          {"median": 2.5, "q1": 1.75, "q3": 3.25, "min": 1, "max": 4, "n": 4})
 
-    def test_of_one_value_are_that_value(self):
+    def test_quartiles_of_one_value_are_that_value(self):
         self.assertEqual(measure.quartiles([7]),
                          {"median": 7, "q1": 7, "q3": 7, "min": 7, "max": 7, "n": 1})
 
@@ -122,11 +122,11 @@ class Output(unittest.TestCase):
     def test_is_what_the_program_printed(self):
         self.assertEqual(measure.output(["sh", "-c", "echo $WORD; echo no >&2"], {"WORD": "yes"}), "yes\n")
 
-    def test_of_a_program_that_failed_is_its_status_and_what_it_said(self):
+    def test_a_failed_program_gives_its_status_and_its_messages(self):
         with self.assertRaisesRegex(measure.Failed, "ended with status 3:\nbroken$"):
             measure.output(["sh", "-c", "echo broken >&2; exit 3"])
 
-    def test_of_a_program_that_is_not_there_is_missed_by_name(self):
+    def test_a_missing_program_is_named(self):
         with self.assertRaisesRegex(measure.Failed, "cannot run /nowhere/tmprof"):
             measure.output(["/nowhere/tmprof"])
 
@@ -190,7 +190,7 @@ class ObjectsBuilt(unittest.TestCase):
 
 
 class ObjectsCalls(unittest.TestCase):
-    def test_what_is_added_is_that_of_a_turn(self):
+    def test_adds_the_figures_of_a_turn(self):
         row = objects_calls.row("small", [{"alone": 10.0, "preloaded": 11.0, "tracked": 13.0},
                                           {"alone": 20.0, "preloaded": 23.0, "tracked": 25.0},
                                           {"alone": 90.0, "preloaded": 92.0, "tracked": 94.0}])
@@ -428,7 +428,7 @@ class Regions(unittest.TestCase):
                 "targets": [{"cpu_s": 5.0}],
                 "sources": [{"details": {"cost_charged_ns": 50_000_000, **details}}]}
 
-    def test_of_a_scan_checks_every_page_and_ends_when_as_many_were_cleared(self):
+    def test_a_scan_checks_every_page_and_ends_when_as_many_were_cleared(self):
         found = regions.figures(self.summary({"clears": 20_000}), 4000, 5000, 7)
         self.assertEqual(found["checked_per_step"], 4000)
         self.assertEqual(found["result_s"], 2)
@@ -438,7 +438,7 @@ class Regions(unittest.TestCase):
         self.assertEqual(found["recorder_peak_bytes"], 7)
         self.assertIsNone(found["entries_read_per_step"])
 
-    def test_of_regions_are_per_step_and_per_aggregation(self):
+    def test_costs_of_regions_are_per_step_and_per_aggregation(self):
         found = regions.figures(self.summary({"clears": 1, "steps": 50, "pages_checked": 5000,
                                               "entries_read": 20_000, "aggregations": 20,
                                               "regions": 90, "region_bytes": 44}), 4000, 5000, 7)
@@ -446,7 +446,7 @@ class Regions(unittest.TestCase):
         self.assertEqual(found["entries_read_per_step"], 400)
         self.assertEqual(found["result_s"], 0.5)
 
-    def test_of_the_drivers_thread_count_its_time_too(self):
+    def test_costs_of_the_drivers_thread_count_its_time_too(self):
         found = regions.figures(self.summary({"clears": 1, "steps": 50, "pages_checked": 5000, "aggregations": 20,
                                               "driver_ns": 300_000_000}), 4000, 5000, None)
         self.assertAlmostEqual(found["own_cpu_share"], 0.05)
@@ -472,7 +472,7 @@ class Regions(unittest.TestCase):
         self.assertIsNone(regions.lag_s(at, 0.95))
         self.assertEqual(regions.lag_s(at[1:], 0.1), 1.0)
 
-    def test_of_damon_are_ranked_by_the_counts_of_a_phase(self):
+    def test_regions_of_damon_are_ranked_by_the_counts_of_a_phase(self):
         traced = """
  kdamond.0-77  [000] .....  1.000000: damon_aggregated: target_id=0 nr_regions=2 0-32768: 9 3
  kdamond.0-77  [000] .....  2.100000: damon_aggregated: target_id=0 nr_regions=2 0-16384: 1 0

@@ -28,7 +28,7 @@ TEST(LruCache, HasItsSizeInWholeSets) {
   EXPECT_EQ(LruCache(100).lines(), 16u);
 }
 
-TEST(SimulateMisses, OfAUniformPatternAreThePartThatHasNoRoom) {
+TEST(SimulateMisses, AUniformPatternMissesWithThePartThatHasNoRoom) {
   const SimulatedMisses misses =
       SimulateMisses(Heat(UniformPattern(1024), 1), kPage, 1024 * kPage / 4, 1, kAccesses);
   EXPECT_NEAR(misses.per_access, 0.75, 0.005);
@@ -37,13 +37,13 @@ TEST(SimulateMisses, OfAUniformPatternAreThePartThatHasNoRoom) {
   EXPECT_EQ(misses.bands[0].share, 1);
 }
 
-TEST(SimulateMisses, OfAPatternThatFitsAreNone) {
+TEST(SimulateMisses, APatternThatFitsHasNoMisses) {
   EXPECT_LT(SimulateMisses(Heat(UniformPattern(64), 1), kPage, 1 << 20, 1, kAccesses).per_access,
             1e-6);
 }
 
 // Expects Che's approximation: a line stays for as long as it takes to fill the cache with others.
-TEST(SimulateMisses, OfHotPagesAreFewerThanTheirAccesses) {
+TEST(SimulateMisses, HotPagesHaveASmallerShareOfMissesThanOfAccesses) {
   constexpr double kSpans = 1024;
   constexpr double kHot = 64;
   constexpr double kLlcLines = 256 * 64;

@@ -36,7 +36,7 @@ class Programs(unittest.TestCase):
         for workload in set(machines.WORKLOADS) - {"kv"}:
             self.assertIn("64MiB", machines.program(workload, 64, 10, 1))
 
-    def test_of_kv_loads_as_many_keys_as_fill_the_footprint(self):
+    def test_kv_loads_as_many_keys_as_fill_the_footprint(self):
         arguments = machines.program("kv", 430, 10, 1)
         self.assertEqual(arguments[arguments.index("--keys") + 1], str(1 << 20))
 
@@ -101,7 +101,7 @@ class Recordings(unittest.TestCase):
         with recordings.Recordings(self.options) as kept:
             self.assertEqual(kept.get("gups", 4), first)
 
-    def test_of_a_variant_are_others_than_the_plain_ones(self):
+    def test_recordings_of_a_variant_differ_from_the_plain_ones(self):
         pausing = machines.Variant("pausing", ("--busy", "1s", "--idle", "1s"))
         with recordings.Recordings(self.options) as kept:
             seen = [kept.get("gups", 4, variant).trace.read_text(encoding="utf-8")
@@ -117,13 +117,13 @@ class Recordings(unittest.TestCase):
                 of_variant.get("gups", 4, machines.PLAIN))]
         self.assertEqual(seen, ["1", "2", "1", "2"])
 
-    def test_of_a_variant_that_is_another_by_now_are_refused(self):
+    def test_recordings_of_a_variant_that_has_changed_are_refused(self):
         with recordings.Recordings(self.options) as kept:
             kept.get("gups", 4, machines.Variant("gated", record=("--gate", "llc")))
         with recordings.Recordings(self.options) as kept, self.assertRaises(measure.Failed):
             kept.get("gups", 4, machines.Variant("gated", record=("--gate", "tlb")))
 
-    def test_of_other_settings_are_refused(self):
+    def test_recordings_with_other_settings_are_refused(self):
         with recordings.Recordings(self.options) as kept:
             kept.get("gups", 4)
         self.options.seed = 4
@@ -305,7 +305,7 @@ class Options(unittest.TestCase):
         with unittest.mock.patch("sys.argv", ["fig6", *arguments]):
             return recordings.parse(recordings.arguments("What for."))
 
-    def test_of_the_virtual_machine_reach_it_and_its_recordings(self):
+    def test_options_of_the_virtual_machine_reach_it_and_its_recordings(self):
         options = self.parse("--machine", "virtual", "--topology", "three-tier", "--tiersim", "prefetch_lines=8")
         with (tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(measure, "output") as output,
               unittest.mock.patch.object(pathlib.Path, "unlink")):
@@ -332,7 +332,7 @@ class Options(unittest.TestCase):
             with self.assertRaises(SystemExit), unittest.mock.patch("sys.stderr"):
                 self.parse(*arguments)
 
-    def test_of_the_virtual_machine_are_none_of_the_hosts(self):
+    def test_options_of_the_virtual_machine_are_not_the_hosts(self):
         with self.assertRaises(SystemExit), unittest.mock.patch("sys.stderr"):
             self.parse("--tiersim", "prefetch_lines=8")
 
@@ -488,7 +488,7 @@ class Csv(unittest.TestCase):
         self.assertEqual(rows, {"modes": [{"workload": "zipf", "mode": "paper", "claims gain": 1.0}],
                                 "modes_ranking": [{"workload": "zipf", "mode": "paper", "recall": 0.5}]})
 
-    def test_of_a_section_without_rows_is_none(self):
+    def test_a_section_without_rows_has_no_csv(self):
         self.assertEqual(every.lists_of({"name": "fig2", "rows": []}), {})
 
     def test_leaves_empty_what_a_row_does_not_know(self):
@@ -508,7 +508,7 @@ class Section(unittest.TestCase):
         self.assertEqual(part["rows"], [{"workload": "gups"}, {"workload": "kv"}])
         self.assertEqual(part["failures"], ["zipf: no machine"])
 
-    def test_of_the_gate_has_those_workloads_only_that_are_worth_recordings_of_their_own(self):
+    def test_the_gates_section_has_only_workloads_that_are_worth_their_own_recordings(self):
         part = every.section("gate", lambda workload, *_: [{"workload": workload}], None,
                              argparse.Namespace(workloads=["gups", "zipf", "kv"]))
         self.assertEqual(part["rows"], [{"workload": "zipf"}])

@@ -66,7 +66,7 @@ TEST(AliasTable, NeverDrawsAChoiceOfWeightZero) {
   EXPECT_EQ(table.Draw(Fraction(UINT64_MAX)), 1u);
 }
 
-TEST(AliasTable, OfOneChoiceAlwaysDrawsIt) {
+TEST(AliasTable, AlwaysDrawsTheOnlyChoice) {
   const AliasTable table({0.1});
   EXPECT_EQ(table.Draw(Fraction(0)), 0u);
   EXPECT_EQ(table.Draw(Fraction(UINT64_MAX)), 0u);

@@ -391,7 +391,7 @@ TEST_F(Programs, MmapLoopPrintsTheLatenciesOfEachWindowInOrder) {
   EXPECT_EQ(process.Finish().exit_status, 0);
 }
 
-TEST_F(Programs, WhatAnOptionCannotBeIsToldByName) {
+TEST_F(Programs, RefusesAWrongOptionValueByTheOptionsName) {
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"--window", "0s"}, {"--window", "soon"}}) {
     const Outcome outcome = Process("mmap_loop", arguments).Finish();

@@ -56,7 +56,7 @@ class Figures(unittest.TestCase):
         self.assertAlmostEqual(many["top"]["value"], 10 / 55)
         self.assertAlmostEqual(many["top_two"]["value"], 19 / 55)
 
-    def test_of_nothing_has_no_share(self):
+    def test_zero_samples_have_no_share(self):
         none = stall_deciles.figures([0.0] * 10, [0.0] * 10)
         self.assertEqual(none["deciles"], [0.0] * 10)
         self.assertEqual(none["tau"]["value"], 0)

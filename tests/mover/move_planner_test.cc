@@ -374,7 +374,7 @@ TEST_F(ThreeTiersTest, PagesBeyondALowerTiersCapacityGoDownTheColdestFirst) {
   EXPECT_THAT(Decide({}).moves, IsEmpty()) << "its node has room";
 }
 
-TEST_F(ThreeTiersTest, WhatIsWantedOrNobodyHasLookedAtDoesNotGoFurtherDown) {
+TEST_F(ThreeTiersTest, WantedAndUnknownPagesDoNotGoFurtherDown) {
   rules_.lower_capacities = {PageCount(1)};
   placed_ = {At(kSlow, 2, 3), At(kSlow, 3, 0), At(kSlow, 4, 7)};
   placed_[1].supposed = true;

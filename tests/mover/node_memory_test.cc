@@ -68,7 +68,7 @@ TEST_F(ReadNodeMemoryTest, AZoneThatOthersAreSparedByGivesNothing) {
 }
 
 // The highest zone that programs' requests may be served from counts, whatever its number is.
-TEST_F(ReadNodeMemoryTest, WhatIsKeptIsOfRequestsForMovableMemory) {
+TEST_F(ReadNodeMemoryTest, TheReserveIsThatOfRequestsForMovableMemory) {
   const auto nodes = ReadFrom(Zone(0, "DMA", 1000, 100, 2000, "0, 1, 20, 300, 500") +
                               Zone(0, "DMA32", 0, 0, 0, "0, 0, 20, 300, 500") +
                               Zone(0, "Normal", 0, 10, 100, "0, 0, 0, 300, 500") +

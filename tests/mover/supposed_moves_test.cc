@@ -56,7 +56,7 @@ TEST_F(SupposedMovesTest, PagesAreWhereTheyWereSupposedToGo) {
   EXPECT_EQ(moves_.PagesGained(kFast), -11);
 }
 
-TEST_F(SupposedMovesTest, WhatWouldHaveGoneBackGainsNoRoom) {
+TEST_F(SupposedMovesTest, PagesThatWouldHaveGoneBackGainNoRoom) {
   real_.runs = {Placed(100, 200, kSlow)};
   moves_.Suppose(kTarget, Pages(120, 130), kSlow, kFast, PageCount(1));
   moves_.Suppose(kTarget, Pages(115, 125), kFast, kSlow, PageCount(1));
@@ -71,7 +71,7 @@ TEST_F(SupposedMovesTest, HugePagesAreInOnePlace) {
                           Placed(1536, 2048, kSlow, kHuge)));
 }
 
-TEST_F(SupposedMovesTest, WhatHasLeftMemoryIsWhereItComesToBe) {
+TEST_F(SupposedMovesTest, PagesThatHaveLeftMemoryAreWhereTheyComeBack) {
   real_.runs = {Placed(100, 200, kSlow)};
   moves_.Suppose(kTarget, Pages(120, 130), kSlow, kFast, PageCount(1));
   real_.runs = {Placed(100, 125, kSlow)};

@@ -217,7 +217,7 @@ class ToldTest : public CcTest, public ::testing::WithParamInterface<const char*
 INSTANTIATE_TEST_SUITE_P(Levels, ToldTest, ::testing::Values("-O0", "-O2"),
                          [](const auto& level) { return std::string(level.param + 1); });
 
-TEST_P(ToldTest, WhatALoopCountsIsThereOnceOthersAreToldOfIt) {
+TEST_P(ToldTest, CountsOfALoopAreThereOnceOthersCanKnowOfIt) {
   const Outcome built = Cc({"clang-19", GetParam(), "-pthread", Source("told.c"), "-o", File("x")});
   ASSERT_EQ(built.status, 0) << built.err;
   const Outcome ran = Run(File("x"));
@@ -354,7 +354,7 @@ TEST_P(FaultsTest, ChildrenThatBecomeAnotherProgramWriteItsFilesAlone) {
   EXPECT_EQ(parents, 1U);
 }
 
-TEST_F(CcTest, WhatOthersMayWaitForIsCountedBefore) {
+TEST_F(CcTest, CountsAccessesBeforeWritesThatOthersMayWaitFor) {
   const Outcome built =
       Cc({"clang-19", "-O1", Source("steps.ll"), Source("steps.c"), "-o", File("x")});
   ASSERT_EQ(built.status, 0) << built.err;
@@ -493,7 +493,7 @@ TEST_F(StaticLibraryTest, ThatWasPrebuiltIsSaidWhenItIsLinkedAndInTheProfile) {
   }
 }
 
-TEST_F(StaticLibraryTest, OfWhichAPartWasPrebuiltNamesThatPart) {
+TEST_F(StaticLibraryTest, NamesThePartThatWasPrebuilt) {
   ASSERT_NO_FATAL_FAILURE(MakeLibrary({Source("part.c")}, {File("other.c")}));
   WriteFile(File("by_hand.S"),
             "  .globl by_hand\nby_hand:\n  ret\n"
@@ -925,7 +925,7 @@ TEST_P(PrebuiltTest, StacksLeadThroughCodeWithoutFramePointers) {
   EXPECT_THAT(Functions(SiteOf(1004, 3)), ElementsAre("back", "prebuilt_call", "forth", "main"));
 }
 
-TEST_F(StackTest, WhereNothingTellsWhoCalledTheStackIsCutAndSaysSo) {
+TEST_F(StackTest, AStackWithAnUnknownCallerIsCutAndSaysSo) {
   ASSERT_NO_FATAL_FAILURE(BuildLibrary({"-fno-asynchronous-unwind-tables", "-fno-unwind-tables"}));
   ASSERT_EQ(BuildCaller({}).status, 0);
   ASSERT_EQ(Run(File("x")).status, 0);
@@ -941,7 +941,7 @@ TEST_F(StackTest, WhereNothingTellsWhoCalledTheStackIsCutAndSaysSo) {
   }
 }
 
-TEST_F(StackTest, OfStringsLeadToWhoMakesThem) {
+TEST_F(StackTest, StacksOfStringsLeadToTheFunctionThatMakesThem) {
   WriteFile(File("strings.cc"),
             "#include <string>\n"
             "__attribute__((noinline)) void grow(std::string& text) {\n"
@@ -981,7 +981,7 @@ TEST_F(StackTest, OfStringsLeadToWhoMakesThem) {
 }
 
 // A library is closed, and another one comes to where it lay.
-TEST_F(StackTest, OfALibraryThatComesToAnothersAddressesAreItsOwn) {
+TEST_F(StackTest, StacksOfALibraryAtAnothersOldAddressesAreItsOwn) {
   const auto library = [&](const std::string& name, const std::string& body) {
     WriteFile(File(name + ".c"), "#include <alloca.h>\n#include <stdlib.h>\n" + body);
     const Outcome built = RunProgram({"clang-19", "-O1", "-fomit-frame-pointer", "-fPIC", "-shared",
@@ -1175,7 +1175,7 @@ class ResponseFileTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(ResponseFileTest, WhatItHasIsTakenAsIfItWereSaid) {
+TEST_F(ResponseFileTest, ArgumentsInTheFileAreTakenLikeGivenOnes) {
   const std::string compile = Written("compile", "-c\n -o x.o 'x y.CC'");
   EXPECT_THAT(*Instrumented({"clang++-19", compile}),
               ElementsAre("clang++-19", "-fpass-plugin=/p.so", compile));

@@ -38,7 +38,7 @@ class ElementTableTest : public ::testing::TestWithParam<std::uint64_t> {
   ElementTable table_;
 };
 
-TEST_P(ElementTableTest, WhatLiesPastARemovedOneIsFound) {
+TEST_P(ElementTableTest, FindsElementsPastARemovedOne) {
   for (std::size_t i = 0; i < 3; ++i) Add(here_[i], i + 1);
   Add(next_, 4);  // pushed on
   table_.Remove(here_[0]);

@@ -419,7 +419,7 @@ TEST(ObjectsThreadTest, CountsOfThreadsThatLiveAreSeenOnceSynchronised) {
 }
 
 // A thread finds what it counted of another's object again by the object's place.
-TEST(ObjectsThreadTest, WhatComesToAFreedObjectsPlaceHasCountsOfItsOwn) {
+TEST(ObjectsThreadTest, AnObjectInAFreedOnesPlaceHasCountsOfItsOwn) {
   constexpr std::size_t kBytes = 200;
   Object first = Make(kBytes);
   char* place = first.get();
@@ -858,7 +858,7 @@ long ResidentPages() {
   return resident;
 }
 
-TEST(ObjectsMemoryTest, OfMuchThatWasFreedMostGoesBackToTheSystem) {
+TEST(ObjectsMemoryTest, MostMemoryOfLargeFreedObjectsGoesBackToTheSystem) {
   constexpr std::size_t kBytes = 1 << 20;
   std::vector<Object> objects;
   for (int i = 0; i < 128; ++i) {
@@ -887,7 +887,7 @@ TEST(ObjectsMemoryTest, ClearedMemoryThatWasNeverUsedIsNotTouched) {
       << "of 56 396 pages, but for what is kept of what was freed";
 }
 
-TEST(ObjectsMemoryTest, OfManySmallObjectsThatWereFreedMostMemoryGoesBackToTheSystem) {
+TEST(ObjectsMemoryTest, MostMemoryOfManySmallFreedObjectsGoesBackToTheSystem) {
   std::vector<Object> objects;
   for (int i = 0; i < 128 * 1024; ++i) {
     objects.push_back(Make(1000));

@@ -68,7 +68,7 @@ TEST_F(SpanPoolTest, FreedSpansKeepUpTo16MiBOfMemory) {
   EXPECT_LT(Faults() - before, 100) << "of 4096 pages";
 }
 
-TEST_F(SpanPoolTest, OfMoreTheMemoryGoesBackAndComesAgainAsZeros) {
+TEST_F(SpanPoolTest, MemoryBeyondTheReserveGoesBackAndComesAgainAsZeros) {
   Span* const run = TakeAndUse(128 * kSpansInMiB);
   ASSERT_NE(run, nullptr);
   const std::int64_t full = ResidentMiB();
@@ -97,7 +97,7 @@ TEST_F(SpanPoolTest, NoMoreThan64MiBAreKept) {
 }
 
 // The first part of a run is taken, and the last part may be dirty.
-TEST_F(SpanPoolTest, WhatIsFreedBesideMuchThatIsTakenBitByBitGoesBack) {
+TEST_F(SpanPoolTest, RunsFreedWhileALargeOneIsTakenBitByBitGoBack) {
   constexpr std::uint64_t kBit = 12 * kSpansInMiB + 1;
   Span* const much = TakeAndUse(128 * kSpansInMiB);
   ASSERT_NE(much, nullptr);
@@ -188,7 +188,7 @@ TEST_F(SpanPoolTest, CleanSpansAreZerosHoweverRunsWereCutAndJoined) {
 }
 
 // A run was used before, and then little of it is used repeatedly.
-TEST_F(SpanPoolTest, WhatWasUsedBeforeItWasTakenIsKnownWhenItComesBack) {
+TEST_F(SpanPoolTest, KnowsOfAReturnedRunHowMuchWasUsedBeforeItWasTaken) {
   std::vector<Span*> runs;
   for (int i = 0; i < 800; ++i) runs.push_back(TakeAndUse(1));
   for (int i = 0; i < 40; ++i) pool_.Give(runs[static_cast<std::size_t>(i)], 64);

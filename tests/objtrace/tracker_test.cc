@@ -221,7 +221,7 @@ TEST_F(TrackerTest, AStackThatIsKnownAgainIsNoOtherOfTheSameDepth) {
   EXPECT_NE(left.at(1), right.at(1)) << "in Left and Right";
 }
 
-TEST_F(TrackerTest, OfSmallOnesAShareIsToldThatStandsForAll) {
+TEST_F(TrackerTest, ReportsAShareOfSmallAllocationsThatStandsForAll) {
   struct Case {
     std::uint64_t bytes;
     std::uint64_t interval_bytes;
@@ -770,7 +770,7 @@ TEST_F(TrackerTest, AHandlerAmidAnEventLosesNone) {
   EXPECT_GT(mapped, steps / 20);
 }
 
-TEST_F(TrackerTest, AsManySmallOnesLiveInAPageAsItHolds) {
+TEST_F(TrackerTest, APageHoldsAllSmallAllocationsThatFit) {
   AllocationLogs logs = Logs({.threshold_bytes = 1, .parent = ::testing::TempDir()});
   ASSERT_EQ(Run(logs.request(), {"crowd"}).status, 0);
   Take(logs);
@@ -922,7 +922,7 @@ TEST_F(TrackerTest, StacksThatAreLeftByJumpsAndExceptionsAreThoseOfTheirCalls) {
   EXPECT_NE(stacks[100'002], stacks[100'003]);
 }
 
-TEST_F(TrackerTest, OfAProgramWithAnAllocatorOfItsOwnTheMappingsAreTold) {
+TEST_F(TrackerTest, ReportsTheMappingsOfAProgramWithItsOwnAllocator) {
   AllocationLogs logs = Logs();
   const Outcome ran =
       RunProgram({std::string(TMPROF_BINARY_DIR) + "/tests/objects_own_allocator"}, [&] {
@@ -941,7 +941,7 @@ TEST_F(TrackerTest, OfAProgramWithAnAllocatorOfItsOwnTheMappingsAreTold) {
             1);
 }
 
-TEST_F(TrackerTest, OfAnAllocatorInALibraryWhatTheProgramAllocatesIsTold) {
+TEST_F(TrackerTest, ReportsTheProgramsAllocationsFromAnAllocatorInALibrary) {
   AllocationLogs logs = Logs();
   const std::string own = std::string(TMPROF_BINARY_DIR) + "/lib/libobjects_own_allocator.so";
   // Before the C library, as one that the program is linked with.

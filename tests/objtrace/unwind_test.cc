@@ -124,7 +124,7 @@ void Interrupt(int /*signal*/) {
 }
 
 // Amid adding a place, as often as the timer falls there.
-TEST(Unwind, WhatWasClosedIsKnownNoMoreWhoeverIsAddingAPlace) {
+TEST(Unwind, ForgetsAClosedLibraryWhoeverIsAddingAPlace) {
   constexpr const char* kLibrary = TMPROF_BINARY_DIR "/lib/libobjects_made.so";
   const auto here = reinterpret_cast<std::uint64_t>(&OwnStack);
   const auto begin = reinterpret_cast<std::uint64_t>(::dlsym(RTLD_DEFAULT, "qsort"));

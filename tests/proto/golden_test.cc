@@ -166,7 +166,7 @@ std::vector<EpochProfile> EpochsOf(const char* path) {
   return epochs;
 }
 
-TEST(GoldenTrace, WhatVersion2AddedIsReadAsItWas) {
+TEST(GoldenTrace, FieldsThatVersion2AddedAreReadAsTheyWere) {
   const std::vector<EpochProfile> epochs = EpochsOf(kGolden2);
   ASSERT_EQ(epochs.size(), 2u);
   const Target& server = epochs[0].targets[0];

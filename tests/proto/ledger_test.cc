@@ -78,7 +78,7 @@ TEST_F(LedgerTest, IsReadAsItWasWritten) {
   EXPECT_EQ(back.end.byte_offset, std::nullopt);
 }
 
-TEST_F(LedgerTest, WhateverMovesIsReadAsItWasWritten) {
+TEST_F(LedgerTest, ReadsAnyMoveAsItWasWritten) {
   std::mt19937_64 random(5);
   std::vector<LedgerEpoch> epochs;
   for (std::uint64_t index = 0; index < 4; ++index) {

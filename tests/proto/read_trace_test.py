@@ -70,7 +70,7 @@ class ReadTraceTest(unittest.TestCase):
         ]
         self.assertEqual(table, [(16, 1, 7, 3, 1, 0), (17, 1, 7, 7, 1, 1), (318, 1, 2, 0, 0, None)])
 
-    def test_what_version_2_added_is_found(self):
+    def test_finds_the_fields_that_version_2_added(self):
         total = read_trace.sums(ROOT / "tests/golden/v2.tmprof.data")
         # 64 pages, each tried three times; found 1 time of page 7, 0 of page 15, 2 of page 23, and so on.
         self.assertEqual(total["fast_looks"], 192)

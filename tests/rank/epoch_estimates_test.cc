@@ -103,7 +103,7 @@ void ExpectScoresOf(const EpochEstimates& estimates, const std::vector<std::uint
 
 // Target 1 rests in epoch 1 and is not listed in epoch 2. Its pages have the same bits throughout,
 // so that the four epochs are one step.
-TEST(EpochEstimates, OfATargetThatDoesNotRunAreZeroAndOfInfiniteError) {
+TEST(EpochEstimates, EstimatesOfATargetThatDoesNotRunAreZeroWithInfiniteError) {
   std::vector<EpochProfile> epochs;
   for (std::uint64_t e = 0; e < 4; ++e) {
     PageRecord other = Visited(1, 3, milliseconds(30));
@@ -125,7 +125,7 @@ TEST(EpochEstimates, OfATargetThatDoesNotRunAreZeroAndOfInfiniteError) {
 }
 
 // The whole program rests in every other epoch, also within the steps of rates that change.
-TEST(EpochEstimates, OfAnIdleEpochInsideAStepAreZeroAndOfInfiniteError) {
+TEST(EpochEstimates, EstimatesOfAnIdleEpochInsideAStepAreZeroWithInfiniteError) {
   std::vector<EpochProfile> epochs = Shift(100);
   for (std::size_t e = 0; e < epochs.size(); ++e) {
     epochs[e].targets = {Used(0, milliseconds(e % 2 == 0 ? 900 : 0))};
@@ -143,7 +143,7 @@ TEST(EpochEstimates, OfAnIdleEpochInsideAStepAreZeroAndOfInfiniteError) {
 }
 
 // A region of 20 pages that was cut for the samples of its page 7. It cools down at half time.
-TEST(EpochEstimates, OfARegionCutForItsSamplesAddUpAndAreOfInfiniteErrorWhereZero) {
+TEST(EpochEstimates, EstimatesOfACutRegionAddUpAndHaveInfiniteErrorIfZero) {
   std::vector<EpochProfile> epochs;
   for (std::uint64_t e = 0; e < 32; ++e) {
     std::vector<PageRecord> parts;

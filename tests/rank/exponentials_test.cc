@@ -19,7 +19,7 @@ TEST(Exponentiate, IsWithinItsErrorAsFarAsADoubleHoldsIt) {
   }
 }
 
-TEST(Exponentiate, OfNothingIsOne) {
+TEST(Exponentiate, TheExponentialOfZeroIsOne) {
   std::vector<double> zero{0.0};
   Exponentiate(zero);
   EXPECT_EQ(zero.front(), 1.0);

@@ -340,7 +340,7 @@ TEST(HitRatesMonteCarlo, JudgeHistoryByEvidenceThatDidNotRankIt) {
   }
 }
 
-TEST(HitRatesMonteCarlo, OfHistoryAreNotToldWhereThoseOfItsFirstReadsAreNot) {
+TEST(HitRatesMonteCarlo, GivesNoHistoryIfItsFirstReadsGiveNoHitRates) {
   const std::vector<PageCount> capacities{PageCount(kPages / 8)};
   const Rates rates = simulation::Zipf(kPages, kAccessRate);
   HitRateTeller teller(Ranker::DefaultOptions(RankModel::kRate), RankSource::kReferences,
@@ -511,7 +511,7 @@ TEST(HitRates, SpeakForProcessesOfWhichNoPageIsKnown) {
 }
 
 // The 512 pages of a block are alike, which tells nothing of other blocks.
-TEST(HitRates, OfOneBlockAreNotToldOfMore) {
+TEST(HitRates, OneBlockGivesNoHitRatesForMore) {
   std::vector<PageRecord> records;
   for (std::uint64_t vpn = 0; vpn < 512; ++vpn)
     records.push_back(Visited(vpn, 1, std::chrono::milliseconds(4)));
@@ -605,7 +605,7 @@ TEST(HitRates, HistoryIsNotToldIfMuchIsUnknown) {
 
 // A page that has changed for sure counts by what was seen since, and its older evidence not at
 // all.
-TEST(HitRates, OfPagesThatChangedForSureDependOnNoOlderEvidence) {
+TEST(HitRates, PagesThatChangedForSureDependOnNoOlderEvidence) {
   RateKinds sorter;
   const auto kind = [&](double seconds) {
     return sorter.Add({.first_accesses = 4,
@@ -640,7 +640,7 @@ TEST(HitRates, OfPagesThatChangedForSureDependOnNoOlderEvidence) {
 }
 
 // All pages have 10 accesses a second: the first read after 0.25 ms finds next to none of them.
-TEST(HitRatesMonteCarlo, OfASlowProgramAreToldTheBetterTheMoreIsSeen) {
+TEST(HitRatesMonteCarlo, HitRatesOfASlowProgramGetBetterWithMoreEvidence) {
   const Rates rates(kPages, 10.0);
   const HitRate once = *AtAnEighth(Recorded(rates, Ladder(1), 1, 3)).oracle;
   const HitRate often = *AtAnEighth(Recorded(rates, Ladder(1), 8, 3)).oracle;
@@ -783,7 +783,7 @@ TEST(HitRates, AreToldOfPagesThatTheFirstReadMisses) {
   EXPECT_TRUE(hit.oracle->is_told()) << hit.oracle->low << " " << hit.oracle->high;
 }
 
-TEST(HitRates, OfBasePagesHaveTheirOwnLimitBesideASlowHugePage) {
+TEST(HitRates, LimitsTheRatesOfBasePagesApartFromASlowHugePage) {
   RateKinds sorter = KindsAtOneRate(300, 8192);
   sorter.Add({.pages = 512, .first_accesses = 1, .seconds_at_risk = 2.0 / 512});
   for (const UntoldRates& untold : FitRates(std::move(sorter).Take()).untold) {

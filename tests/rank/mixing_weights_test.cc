@@ -157,7 +157,7 @@ TEST_F(FitMixingWeightsTest, TheOnlyCandidateIsNoChance) {
   EXPECT_THAT(WithoutChance(rows_, Fitted()), ElementsAre(1.0));
 }
 
-TEST_F(FitMixingWeightsTest, WhatRoundingLeavesToOthersDoesNotCostTheOneThatHasAll) {
+TEST_F(FitMixingWeightsTest, RoundingErrorsOfOthersDoNotCostTheCandidateThatHasAll) {
   std::mt19937_64 random(7);
   std::uniform_real_distribution<double> likelihood(0, 1);
   for (int fit = 0; fit < 100; ++fit) {

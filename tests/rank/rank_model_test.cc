@@ -60,7 +60,7 @@ TEST(Sum, UncertaintyIsPoissonAndInfiniteWithoutCounts) {
               ElementsAre(0.5, std::numeric_limits<double>::infinity()));
 }
 
-TEST(Memory, OfThisEpochForgetsTheOneBefore) {
+TEST(Memory, MemoryOfThisEpochForgetsTheOneBefore) {
   Ranker ranker(Sum());
   ranker.Absorb(Epoch(0, {Counts(1, 3, 2)}));
   ranker.Absorb(Epoch(1, {Counts(2, 1, 0)}));

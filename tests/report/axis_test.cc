@@ -126,7 +126,7 @@ TEST(AllAddressesTest, IsOfTheRangeAskedForAndHasNoMoreStretchesThanRows) {
   EXPECT_EQ(AllAddresses({}, std::nullopt, 9).rows, 0u);
 }
 
-TEST(ColourTest, OfDarkAndOfHeatTheLastIsTheHottest) {
+TEST(ColourTest, TheLastColourOfDarkAndOfHeatIsTheHottest) {
   EXPECT_EQ(DarkColour(1).red, 0);
   EXPECT_LT(DarkColour(0).green, 1) << "what is accessed at all is not as the paper";
   for (int i = 1; i <= 10; ++i) EXPECT_LT(DarkColour(0.1 * i).blue, DarkColour(0.1 * (i - 1)).blue);

@@ -112,7 +112,7 @@ TEST(CdfTest, DrawsCurvesInsideItsFrame) {
   EXPECT_NE(picture.At(957, 72), kWhite);
 }
 
-TEST(CdfTest, OfAnEmptyTraceIsDrawnAndWrittenAllTheSame) {
+TEST(CdfTest, DrawsAndWritesAnEmptyTrace) {
   const Result<Cdf> cdf = MakeCdf(TraceOf({}), {});
   ASSERT_TRUE(cdf.has_value());
   EXPECT_THAT(CdfText(*cdf, 80), testing::HasSubstr("footprint 0 pages"));

@@ -210,7 +210,7 @@ TEST(CountedObjects, AProfileOfNoProcessInTheTraceIsRefusedByName) {
   }
 }
 
-TEST(CountedObjects, WhereATrackerToldItsSitesAreKnownByTheirInnermostCalls) {
+TEST(CountedObjects, KnowsATrackersSitesByTheirInnermostCalls) {
   // It unwinds further than frame pointers lead, and told of the node that is gone.
   std::vector<EpochProfile> epochs = Epochs();
   const auto frame = [](const char* function, std::uint64_t offset) {
@@ -251,7 +251,7 @@ AllocationEvent Event(AllocationKind kind, std::uint64_t page, milliseconds time
           .weight = 1};
 }
 
-TEST(CountedObjects, OfObjectsThatHadOneAddressAreThoseThatWereBornWhenTheyWere) {
+TEST(CountedObjects, MatchesObjectsOfOneAddressByTheirBirth) {
   using enum AllocationKind;
   std::vector<EpochProfile> epochs = Epochs();
   epochs[0].allocations.emplace().events = {
@@ -276,7 +276,7 @@ TEST(CountedObjects, OfObjectsThatHadOneAddressAreThoseThatWereBornWhenTheyWere)
   EXPECT_EQ(counted, expected);
 }
 
-TEST(CountedObjects, OfASiteThatIsARowAndWhereAnotherBeginsAreOfEither) {
+TEST(CountedObjects, GivesBothRowsTheCountsOfASiteThatBeginsBoth) {
   std::vector<EpochProfile> epochs = Epochs();
   const auto frame = [](const char* function, std::uint64_t offset) {
     return SourceFrame{.function = function, .module = "/bin/tree", .offset = offset};
@@ -293,7 +293,7 @@ TEST(CountedObjects, OfASiteThatIsARowAndWhereAnotherBeginsAreOfEither) {
   for (const TracedObjects::Row& row : objects.rows) EXPECT_FALSE(row.counted.has_value());
 }
 
-TEST(CountedObjects, OfASiteThatBeginsAsAnotherOfItsOwnAreItsOwn) {
+TEST(CountedObjects, CountsASiteApartFromAnotherWhoseStackBeginsTheSame) {
   ObjectsInfo info{.pid = Pid(42), .program = "/bin/tree"};
   info.start = kTraceStart;
   info.written = kTraceStart + std::chrono::seconds(3);

@@ -195,7 +195,7 @@ TEST(CoverageTest, LeavesExactAccessesOutBesideASourceThatIsToBeCompared) {
   EXPECT_EQ(coverage->all.either, PageCount(1));
 }
 
-TEST(CoverageTest, OfAnEmptyTraceIsUnknown) {
+TEST(CoverageTest, CoverageOfAnEmptyTraceIsUnknown) {
   const Result<Coverage> coverage = MakeCoverage(TraceOf({}));
   ASSERT_TRUE(coverage.has_value());
   EXPECT_FALSE(coverage->all.either.has_value());

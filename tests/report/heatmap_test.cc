@@ -150,7 +150,7 @@ Trace ByRegions() {
   return TraceOf({zero, one});
 }
 
-TEST(HeatmapTest, OfRegionsIsOfTheWholeAddressSpaceWithoutItsTwoLargestGaps) {
+TEST(HeatmapTest, ShowsTheWholeAddressSpaceOfRegionsWithoutItsTwoLargestGaps) {
   const Result<Heatmap> map = MakeHeatmap(ByRegions(), Sum(RankSource::kReferences, 6));
   ASSERT_TRUE(map.has_value());
   EXPECT_EQ(map->style, HeatmapStyle::kWhole);
@@ -188,7 +188,7 @@ TEST(HeatmapTest, IsInTheStyleThatIsAskedFor) {
   EXPECT_FALSE(ParseHeatmapStyle("dark").has_value());
 }
 
-TEST(HeatmapTest, OfRegionsIsPaintedDarkOnThePaperAndItsCutsAreNot) {
+TEST(HeatmapTest, PaintsRegionsDarkOnThePaperButNotTheCuts) {
   const Result<std::string> png =
       HeatmapPng(*MakeHeatmap(ByRegions(), Sum(RankSource::kReferences, 6)));
   ASSERT_TRUE(png.has_value());
@@ -368,7 +368,7 @@ TEST(HeatmapTest, IsNoWiderThanItIsAskedToBe) {
   }
 }
 
-TEST(HeatmapTest, OfAnEmptyTraceSaysSo) {
+TEST(HeatmapTest, SaysThatATraceIsEmpty) {
   const Result<Heatmap> map = MakeHeatmap(TraceOf({}), {});
   ASSERT_TRUE(map.has_value());
   EXPECT_EQ(HeatmapText(*map, 80), "test.data: no page observed\n");

@@ -96,14 +96,14 @@ TEST(HotGroups, SumUpByObject) {
 }
 
 // Counts of 30 and 10 have deviations of sqrt(30) and sqrt(10), their sum one of sqrt(40).
-TEST(HotGroups, OfCountsHaveTheErrorOfASumOfIndependentOnes) {
+TEST(HotGroups, GroupsOfCountsHaveTheErrorOfASumOfIndependentOnes) {
   const Result<HotGroups> groups = MakeHotGroups(TwoProcesses(), kSum, HotGroup::kMapping);
   EXPECT_NEAR(groups->rows[0].relative_sd, std::sqrt(40.0) / 40, 1e-12);
   EXPECT_LT(groups->rows[0].interval.low, 40);
   EXPECT_GT(groups->rows[0].interval.high, 40);
 }
 
-TEST(HotGroups, OfRatesHaveTheErrorOfPagesThatErrTheSameWay) {
+TEST(HotGroups, GroupsOfRatesHaveTheErrorOfPagesThatErrTheSameWay) {
   HotOptions options = kSum;
   options.model = RankModel::kRate;
   const Result<HotGroups> groups = MakeHotGroups(TwoProcesses(), options, HotGroup::kProcess);

@@ -392,7 +392,7 @@ TEST(HotListTest, ShowsExactCountsWithoutBeingAskedAndNoColumnThatNobodyFilled) 
   EXPECT_TRUE(json["rows"][0]["samples"].is_null());
 }
 
-TEST(HotListTest, OfAnEmptyTraceIsEmpty) {
+TEST(HotListTest, AnEmptyTraceHasAnEmptyHotList) {
   const Result<HotList> list = MakeHotList(TraceOf({}), {});
   ASSERT_TRUE(list.has_value());
   EXPECT_TRUE(list->rows.empty());

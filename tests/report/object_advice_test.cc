@@ -216,7 +216,7 @@ TEST(ObjectAdvice, AVerdictStandsIfTheSiteSharesItsPagesNow) {
   EXPECT_EQ(SiteOf(advice, "make3").verdict, SiteVerdict::kCold);
 }
 
-TEST(ObjectAdvice, OfWhatWasJudgedHotTheDensestHaveTheRoom) {
+TEST(ObjectAdvice, GivesTheRoomToTheDensestHotSites) {
   Program program;
   program.Own(1, 16, 4, 18).Own(2, 32, 4, 30).Own(3, 48, 4, 20).Own(4, 64, 4, 1);
   ObjectAdviceOptions options = Options();
@@ -238,7 +238,7 @@ TEST(ObjectAdvice, SitesInPagesThatAreNotHotAreColdWhateverTheyShare) {
   EXPECT_EQ(SiteOf(advice, "make3").verdict, SiteVerdict::kHot);
 }
 
-TEST(ObjectAdvice, OfASampledSiteNoPageIsItsOwnUntilItHasAnArena) {
+TEST(ObjectAdvice, SampledSitesOwnNoPageUntilTheyHaveAnArena) {
   // One of 64 bytes that stands for 2048 of them: others of them may lie anywhere.
   Program program;
   program.Object(1, 16 * kPage, 64, 2048).Page(16, 1000).Own(3, 64, 16, 1);
@@ -310,7 +310,7 @@ TEST(ObjectAdvice, AJudgedSiteThatIsNotSeenKeepsItsPlace) {
   EXPECT_EQ(advice.advice.nodes, options.placed_under->nodes);
 }
 
-TEST(ObjectAdvice, NothingIsKnownOfASiteThatNobodyLookedAt) {
+TEST(ObjectAdvice, ASiteThatNobodyLookedAtIsUnknown) {
   Program program;
   program.Own(1, 16, 16, 100).Object(2, 64 * kPage, 16 * kPage);
   const ObjectAdvice advice = program.Advise();
@@ -595,7 +595,7 @@ TEST(ObjectAdvice, CountsOfSitesThatMayBeSeveralLeaveThemUnknown) {
               HasSubstr("note: counts say nothing of 1 counted site with accesses"));
 }
 
-TEST(ObjectAdvice, OfAProfileOfAnotherProgramIsRefused) {
+TEST(ObjectAdvice, RefusesAProfileOfAnotherProgram) {
   const Program program = Program().Mixed(16, 16, 10);
   const Result<ObjectAdvice> advice =
       MakeObjectAdvice(TraceOf({program.epoch_}), WithCounts({CountedAt(9, 5)}));
@@ -625,7 +625,7 @@ TEST(ObjectAdvice, CountsOfSitesWithoutHeatAreRefusedAsWhatTheyWeighIsUnknown) {
   EXPECT_TRUE(advise());
 }
 
-TEST(ObjectAdvice, OfATraceWithoutAllocationsSaysSo) {
+TEST(ObjectAdvice, SaysThatATraceHasNoAllocations) {
   Program program;
   program.Page(16, 10);
   program.epoch_.allocations.reset();

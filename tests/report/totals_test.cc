@@ -234,7 +234,7 @@ TEST(Totals, AgreeInEveryPairOfViewsBySum) {
   }
 }
 
-TEST(Totals, OfObjectsAreThoseOfTheHotListOverAllEpochs) {
+TEST(Totals, TotalsOfObjectsEqualThoseOfTheHotListOverAllEpochs) {
   for (const Recording& recording : kRecordings) {
     if (!recording.bits || recording.exact) continue;
     SCOPED_TRACE(recording.name);
@@ -248,7 +248,7 @@ TEST(Totals, OfObjectsAreThoseOfTheHotListOverAllEpochs) {
 }
 
 // Eval judges an epoch by what was seen up to it.
-TEST(Totals, OfEvalByRateAreThoseOfTheViewsAsFarAsRatesStay) {
+TEST(Totals, TotalsOfEvalByRateEqualThoseOfTheViewsIfRatesStay) {
   for (const Recording& recording : kRecordings) {
     if (recording.exact) continue;
     SCOPED_TRACE(recording.name);

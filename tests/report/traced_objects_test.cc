@@ -269,7 +269,7 @@ EpochProfile OnNodes(bool with_looks) {
   return epoch;
 }
 
-TEST(TracedObjects, OfTheWeightInTier2RowsHaveTheirSharesAndOfTheirsWhatIsThere) {
+TEST(TracedObjects, RowsHaveTheirShareOfTier2AndTheShareOfThemInTier2) {
   const TracedObjects objects = Objects({OnNodes(false)}, {.tier2 = {{NodeId(2), NodeId(7)}}});
   ASSERT_FALSE(objects.accesses) << "by samples alone: 50 in tier 2, 75 in tier 1, 100 unknown";
   EXPECT_DOUBLE_EQ(objects.InTier2(objects.tiers).value(), 0.4);
@@ -360,7 +360,7 @@ TEST(TracedObjects, ANodeThatTheRecordedMachineHasNotIsRefusedAsTier2) {
   EXPECT_TRUE(MakeTracedObjects(trace, {.tier2 = {{NodeId(3)}}}));
 }
 
-TEST(TracedObjects, OfTiersThatNobodyKnowsNothingIsSaidAndOfOneClassNothingIsSlow) {
+TEST(TracedObjects, UnknownTiersAreNotShownAndOneClassHasNoSlowTier) {
   Trace trace = TraceOf({OnNodes(true)});
   const TracedObjects unknown = MakeTracedObjects(trace, {}).value();
   EXPECT_FALSE(unknown.tier2);
@@ -482,7 +482,7 @@ TEST(TracedObjects, LookingBeforeAnObjectLivedDoesNotObserveIt) {
   EXPECT_FALSE(objects.rows[1].accesses);
 }
 
-TEST(TracedObjects, OfAllThatWasObservedAndWhereNoBitWasReadNoPartIsSaid) {
+TEST(TracedObjects, ShowsNoObservedShareIfItIsAllOrNoBitWasRead) {
   EpochProfile looked = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1)});
   AddPage(looked, 16, 8, 0);
   EXPECT_THAT(TracedObjectsText(Objects({looked})), Not(HasSubstr("observed")));
@@ -701,7 +701,7 @@ TEST(TracedObjects, LivingObjectsEndWithTheirProcess) {
   EXPECT_DOUBLE_EQ(objects.rows.at(0).live_bytes, 0);
 }
 
-TEST(TracedObjects, OfOnePageAreThatPagesSharesAndWhatItHeldAlone) {
+TEST(TracedObjects, OnePageHasItsOwnSharesAndOnlyItsOwnObjects) {
   EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, 5120, 1),
                                  Event(AllocationKind::kMapped, 20 * kPage, kPage, 2)});
   AddPage(epoch, 16, 8, 40);
@@ -715,7 +715,7 @@ TEST(TracedObjects, OfOnePageAreThatPagesSharesAndWhatItHeldAlone) {
   EXPECT_THAT(TracedObjectsText(objects), HasSubstr("page 0x11000"));
 }
 
-TEST(TracedObjects, OfOnePageNothingIsCountedThatOthersStandForElsewhere) {
+TEST(TracedObjects, OnePageDoesNotCountObjectsThatItsRecordedOnesStandFor) {
   EpochProfile epoch =
       Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, 1024, 1, milliseconds(0), 32'768)});
   AddPage(epoch, 16, 8, 40);

@@ -438,7 +438,7 @@ TEST(ExactCounts, AreJoinedToFewRowsOfLongTraces) {
   EXPECT_EQ(set.at_least[0].pages, 0.5);
 }
 
-TEST(WorkingSet, OfAnEmptyTraceIsUnknown) {
+TEST(WorkingSet, TheWorkingSetOfAnEmptyTraceIsUnknown) {
   const WorkingSet set = Make(TraceOf({}));
   EXPECT_THAT(WorkingSetText(set), HasSubstr("Nothing is known of any page."));
   const Json json = Json::parse(WorkingSetJson(set));

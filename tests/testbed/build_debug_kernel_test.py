@@ -29,7 +29,7 @@ class Fragment(unittest.TestCase):
         self.assertEqual(build.lines_without_effect("# CONFIG_A is not set\n", "CONFIG_A=m\n"),
                          ["# CONFIG_A is not set (but CONFIG_A=m)"])
 
-    def test_of_ours_names_no_option_twice(self):
+    def test_our_fragment_names_no_option_twice(self):
         words = build.FRAGMENT.read_text(encoding="utf-8").replace("=", " ").split()
         counts = collections.Counter(word for word in words if word.startswith("CONFIG_"))
         self.assertEqual([option for option, count in counts.items() if count > 1], [])

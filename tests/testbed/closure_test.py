@@ -28,17 +28,17 @@ class Closure(unittest.TestCase):
         with self.assertRaisesRegex(Refused, "p: library libzstd.so.1 is not on this host"):
             closure.parse_ldd("\tlibzstd.so.1 => not found\n", "p")
 
-    def test_of_a_dynamic_program_can_be_read(self):
+    def test_the_closure_of_a_dynamic_program_can_be_read(self):
         found = closure.libraries(pathlib.Path("/bin/ls"))
         self.assertIn("libc.so.6", [path.name for path in found])
         self.assertIn("ld-linux-x86-64.so.2", [path.name for path in found])
         for path in found:
             self.assertTrue(path.is_file(), path)
 
-    def test_of_a_static_program_is_empty(self):
+    def test_the_closure_of_a_static_program_is_empty(self):
         self.assertEqual(closure.libraries(pathlib.Path("/bin/busybox")), [])
 
-    def test_of_a_script_is_empty(self):
+    def test_the_closure_of_a_script_is_empty(self):
         self.assertEqual(closure.libraries(pathlib.Path(__file__)), [])
 
 

@@ -36,7 +36,7 @@ class Dependencies(unittest.TestCase):
                          ["linux-headers-6.12.95+deb12-common", "linux-image-6.12.95+deb12-amd64",
                           "linux-kbuild-6.12.95+deb12"])
 
-    def test_of_a_package_without_any_are_none(self):
+    def test_a_package_without_dependencies_has_none(self):
         self.assertEqual(kernels.kernel_dependencies("Package: x\nVersion: 1\n"), [])
 
 

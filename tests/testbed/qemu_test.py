@@ -19,7 +19,7 @@ class Version(unittest.TestCase):
             (10, 0))
         self.assertEqual(qemu.version_in("QEMU emulator version 7.2.22\n"), (7, 2))
 
-    def test_of_something_else_is_none(self):
+    def test_other_output_has_no_version(self):
         self.assertIsNone(qemu.version_in("busybox 1.35"))
 
 

@@ -320,7 +320,7 @@ class Samples(Machine):
         deviation = (misses * (1 - misses) / self.seen["in_memory"]) ** 0.5
         self.assertAlmostEqual(share, misses, delta=5 * deviation)
 
-    def test_of_misses_are_of_misses_only_and_come_once_a_period(self):
+    def test_samples_of_misses_are_misses_only_and_come_once_a_period(self):
         seen = numbers("sample_misses.out")
         self.assertGreater(seen["events"], 0.9 * SAMPLE_LOADS)
         self.assertAlmostEqual(seen["all"] / (seen["events"] / MISS_PERIOD), 1, delta=0.02)
@@ -330,7 +330,7 @@ class Samples(Machine):
         self.assertEqual(seen["beyond_llc"], seen["in_memory"])
         self.assertEqual(seen["right_frame"], seen["in_memory"])
 
-    def test_of_events_that_are_none_are_refused(self):
+    def test_samples_of_unknown_events_are_refused(self):
         # Not a multiple of 16, unknown, less than 16: EINVAL.
         self.assertEqual(self.output("refused").split(), ["22", "22", "22"])
 
@@ -381,7 +381,7 @@ class Recordings(Machine):
         rows = tmprof_json("score", str(out / "driver.data"), "--truth", str(trace))["results"]
         self.assertIn("samples", [row["rank"] for row in rows])
 
-    def test_of_a_program_that_works_half_of_the_time_have_both_gates_closed_in_its_pauses(self):
+    def test_a_program_that_works_half_of_the_time_closes_both_gates_in_its_pauses(self):
         self.output("paused")
         summary = tmprof_json("report", str(out / "paused.data"), "--view", "summary")
         self.assertEqual({source["role"] for source in summary["sources"]}, {"references", "samples"})

@@ -46,28 +46,28 @@ class Status(unittest.TestCase):
             self.assertEqual(self.conclude(End.FINISHED, status), status)
             self.assertEqual(self.said.getvalue(), "")
 
-    def test_of_a_complaint_outweighs_the_commands(self):
+    def test_a_complaint_outweighs_the_commands_status(self):
         for status in (0, 3):
             self.assertEqual(self.conclude(End.FINISHED, status, b"[    0.1] x\n" + WARNING), 120)
         self.assertIn("vm: the kernel complained: WARNING: CPU: 0 PID: 1 at x.c:1 (console.log:2)\n",
                       self.said.getvalue())
 
-    def test_of_a_death_outweighs_a_complaint_and_tells_both(self):
+    def test_a_death_outweighs_a_complaint_and_both_are_reported(self):
         self.assertEqual(self.conclude(End.FATAL, None, WARNING + PANIC), 121)
         self.assertIn("complained: WARNING", self.said.getvalue())
         self.assertTrue(self.said.getvalue().endswith(
             "vm: the kernel died: Kernel panic - not syncing: y (console.log:2)\n"))
 
-    def test_of_a_stopped_machine_comes_with_qemus_words(self):
+    def test_a_stopped_machine_is_reported_with_qemus_words(self):
         self.assertEqual(self.conclude(End.STOPPED, None), 122)
         self.assertIn("no CPU", self.said.getvalue())
 
-    def test_of_a_hang_comes_with_what_hangs(self):
+    def test_a_hang_is_reported_with_what_hangs(self):
         self.assertEqual(self.conclude(End.TIME_LIMIT, None), 124)
         self.assertEqual(self.said.getvalue(),
                          "  blocked\nvm: time limit of 7 s reached (console.log)\n")
 
-    def test_of_a_host_too_busy_for_a_machine_is_no_commands(self):
+    def test_a_host_too_busy_for_a_machine_has_a_status_of_its_own(self):
         refused = b"[    2.700000] APIC timer disabled due to verification failure\n"
         self.assertEqual(self.conclude(End.UNFIT, None, refused), 122)
         self.assertIn("unfit", self.said.getvalue())
@@ -78,7 +78,7 @@ class Status(unittest.TestCase):
         self.assertEqual(self.conclude(End.FINISHED, 3, missing=["/root/x"]), 3)
         self.assertIn("--get /root/x: not there", self.said.getvalue())
 
-    def test_of_a_refused_driver_is_not_the_commands(self):
+    def test_a_refused_driver_has_a_status_of_its_own(self):
         self.assertEqual(self.conclude(End.FINISHED, 1, refusals=["insmod did not load it"]), 125)
 
 
@@ -232,13 +232,13 @@ class TruthAsATrace(Folder):
         self.assertEqual(self.boot("exit 2", status=0, console=WARNING), 120)
         self.assertIn("vm: the kernel complained: WARNING", self.said)
 
-    def test_of_a_run_that_did_not_end_is_left_as_its_stream(self):
+    def test_a_run_that_did_not_end_is_left_as_its_stream(self):
         self.assertEqual(self.boot('cp "$2" "$6"', status=None, end=End.TIME_LIMIT), 124)
         self.assertFalse(self.trace.exists())
         self.assertEqual(self.stream().read_text(), "counts")
         self.assertIn(f"for tmprof convert, is {self.stream()}\n", self.said)
 
-    def test_of_a_run_that_is_interrupted_leaves_the_stream(self):
+    def test_an_interrupted_run_leaves_the_stream(self):
         def interrupt(*_):
             raise KeyboardInterrupt
 
@@ -301,7 +301,7 @@ class FilesOut(Folder):
         self.assertEqual((self.folder / "y").stat().st_mode & 0o777, 0o750)
         self.assertEqual((into / "x").read_bytes(), b"1")
 
-    def test_of_a_folder_come_whole_and_of_its_namesakes_not_at_all(self):
+    def test_files_of_a_folder_come_whole_and_its_namesakes_not_at_all(self):
         self.copy_out({"root/d/a/b": b"1", "root/dd": b"2"}, f"d:{self.folder / 'out'}")
         self.assertEqual((self.folder / "out/a/b").read_bytes(), b"1")
         self.assertEqual([path.name for path in (self.folder / "out").iterdir()], ["a"])

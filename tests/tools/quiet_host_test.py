@@ -51,7 +51,7 @@ class Readings(unittest.TestCase):
     def test_waiting_for_a_disk_is_idle_and_interrupts_are_busy(self):
         self.assertEqual(quiet_host.counts_of(self.STAT), Counts(busy=163, idle=4500, stolen=8))
 
-    def test_what_lies_between_two_is_their_difference(self):
+    def test_difference_of_two_readings_is_what_lies_between(self):
         self.assertEqual(Counts(5, 7, 9).since(Counts(1, 2, 3)), Counts(4, 5, 6))
 
 

@@ -104,7 +104,7 @@ TEST_F(CandidatesTest, SupposesOfWhatNobodyLookedAtThatItIsLikeTheRest) {
 }
 
 // Samples of long ago fade, and are never quite gone.
-TEST_F(CandidatesTest, WhatWasSampledLongAgoIsAnExampleOfWhatIsNot) {
+TEST_F(CandidatesTest, AcceptsPagesSampledLongAgoAsExamplesOfUnsampledOnes) {
   Score(1, {{10, 1, 4}, {12, 1, 0}});
   for (Evidence& evidence : table_.evidence) evidence.looks = 3;
   table_.evidence[0].load_samples = 1e-9;
@@ -128,7 +128,7 @@ TEST_F(CandidatesTest, SupposesByOthersOfATargetThatNobodyHasLookedAtYet) {
   EXPECT_THAT(Found({kTarget, TargetId(2)}), ElementsAre("10+1=4@-", "10+2=8@0"));
 }
 
-TEST_F(CandidatesTest, WhatWasLookedAtAndIsColdIsOnePiece) {
+TEST_F(CandidatesTest, JoinsColdPagesThatWereLookedAtIntoOnePiece) {
   Score(1, {{10, 1, 0}, {11, 1, 0}, {12, 4, 0}, {17, 1, 0}});
   for (Evidence& evidence : table_.evidence) evidence.looks = 1;
   Place(1, 8, 20, 0);

@@ -366,7 +366,7 @@ TEST(ParseConfig, EveryFieldArrivesWhereItBelongs) {
   EXPECT_EQ(config.log.format, LogFormat::kJson);
 }
 
-TEST(PrintConfig, WhatItPrintsSaysTheSameWhenFedBack) {
+TEST(PrintConfig, ThePrintedConfigMeansTheSameWhenFedBack) {
   std::string everything(kEverything);
   everything.replace(everything.find("\\303\\244"), 8, "ä");
   EXPECT_EQ(PrintConfig(Parsed(kEverything)), everything);

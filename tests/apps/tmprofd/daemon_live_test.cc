@@ -176,7 +176,7 @@ class DaemonLiveTest : public ::testing::Test {
   std::unique_ptr<Child> daemon_;
 };
 
-TEST_F(DaemonLiveTest, WhatIsSetIsInForceAndTheLedgerBeforeIsKept) {
+TEST_F(DaemonLiveTest, AppliesNewSettingsAndKeepsTheLedgerBefore) {
   const Outcome set = Ctl({"set", "profile.epoch_ms=130"});
   ASSERT_EQ(set.status, 0) << set.err;
   ASSERT_TRUE(Await([this] { return EpochsOf(ledger_ + ".1") >= 2 && EpochsOf(ledger_) >= 1; }));
@@ -184,7 +184,7 @@ TEST_F(DaemonLiveTest, WhatIsSetIsInForceAndTheLedgerBeforeIsKept) {
   EXPECT_EQ(daemon_->End(SIGTERM), 0) << ReadFile(log_);
 }
 
-TEST_F(DaemonLiveTest, WhatCannotBeInForceIsRefusedAndTheDaemonGoesOn) {
+TEST_F(DaemonLiveTest, RefusesSettingsThatCannotBeInForceAndGoesOn) {
   const TakenPort taken;
   const Outcome set = Ctl({"set", "metrics.listen=" + taken.Address()});
   EXPECT_EQ(set.status, 1);
@@ -201,7 +201,7 @@ TEST_F(DaemonLiveTest, WhatCannotBeInForceIsRefusedAndTheDaemonGoesOn) {
 
 // Epochs are numbered from the first in which its sources observe, and targets from the first that
 // was found.
-TEST_F(DaemonLiveTest, WhatWasLearntIsKeptWhereSourcesAndTiersStay) {
+TEST_F(DaemonLiveTest, KeepsItsEvidenceIfSourcesAndTiersStay) {
   ASSERT_TRUE(Await([this] { return !Status()["targets"].empty(); }));
   std::uint64_t index = Status()["epoch"]["index"];
   const Json target = Status()["targets"][0]["id"];
@@ -278,7 +278,7 @@ TEST_F(DaemonLiveTest, ASecondDaemonLeavesTheLedgerOfTheFirst) {
   EXPECT_TRUE(Await([&] { return EpochsOf(ledger_) > epochs; }));
 }
 
-TEST_F(DaemonLiveTest, WhatEndsItIsAnObjectOfTheLogWhereThatIsToHaveObjects) {
+TEST_F(DaemonLiveTest, LogsTheReasonForItsEndAsAnObjectIfTheLogHasObjects) {
   WriteFile(config_, ReadFile(config_) + "log { format: \"json\" }\n");
   const Outcome second = RunProgram({daemon_path_, "--config", config_});
   EXPECT_EQ(second.status, 1);

@@ -84,7 +84,7 @@ TEST(EpochPacerTest, EightEpochsOnEndThatAreWorthNothingAreFutile) {
   EXPECT_FALSE(pacer.futile());
 }
 
-TEST(EpochPacerTest, WhatIsWorthNothingIsNotOverdrawnWhileTheShareIsKept) {
+TEST(EpochPacerTest, WorthlessEpochsAreNotOverdrawnWhileTheShareIsKept) {
   EpochPacer pacer(seconds(1), 0.05);
   for (int epoch = 0; epoch < 10; ++epoch) {
     pacer.Note(pacer.Next(), seconds(2), false);
@@ -95,7 +95,7 @@ TEST(EpochPacerTest, WhatIsWorthNothingIsNotOverdrawnWhileTheShareIsKept) {
   EXPECT_EQ(pacer.Next(), seconds(40)) << "no debt is left";
 }
 
-TEST(EpochPacerTest, WhereItCostsLittleTheShortestIsKeptThoughItIsWorthNothing) {
+TEST(EpochPacerTest, KeepsTheShortestEpochIfItCostsLittleThoughItIsWorthNothing) {
   EpochPacer pacer(seconds(1), 0.05);
   for (int epoch = 0; epoch < 10; ++epoch) pacer.Note(seconds(1), milliseconds(10), false);
   EXPECT_EQ(pacer.Next(), seconds(1));

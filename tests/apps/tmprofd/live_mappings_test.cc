@@ -77,7 +77,7 @@ TEST_F(LiveMappingsTest, AnotherProcessIsReadByItself) {
   EXPECT_EQ(reads_, 2);
 }
 
-TEST_F(LiveMappingsTest, WhatCannotBeReadIsUnknown) {
+TEST_F(LiveMappingsTest, MappingsThatCannotBeReadAreUnknown) {
   FileAt(Pid(10));
   clock_.now += milliseconds(1);
   is_gone_ = true;

@@ -215,7 +215,7 @@ TEST_F(PlacerTest, LetsWhatNobodyAccessesGiveWay) {
 }
 
 // The pages that were touched first lie in tier 1, and are found first.
-TEST_F(PlacerTest, NothingLeavesATierForAShareOfWhatIsFoundSoFar) {
+TEST_F(PlacerTest, NoPageLeavesATierForAShareOfPagesFoundSoFar) {
   memory_.Put(0, 1000, kFast);
   memory_.Put(20'000, 40'000, kSlow);
   options_.capacity = Ratio{1, 8};
@@ -233,7 +233,7 @@ TEST_F(PlacerTest, NothingLeavesATierForAShareOfWhatIsFoundSoFar) {
   EXPECT_EQ(found, PageCount(41'000 / 8));
 }
 
-TEST_F(PlacerTest, NothingLeavesATierForWhatIsFoundWhileLookingForTheBest) {
+TEST_F(PlacerTest, NoPageLeavesATierForPagesFoundWhileLookingForTheBest) {
   memory_.Put(0, 1000, kFast);
   memory_.Put(55'000, 30'000, kSlow);
   memory_.Put(90'000, 500, kFast);  // far behind what is surveyed
@@ -299,7 +299,7 @@ TEST_F(PlacerTest, ACapacityHoldsOnceAllPagesAreFound) {
   EXPECT_EQ(memory_.PagesOn(kFast), PageCount(2000 / 8));
 }
 
-TEST_F(PlacerTest, WhatSeemedFreeAndWasRefusedIsNoRoom) {
+TEST_F(PlacerTest, RefusedPagesThatSeemedFreeAreNoRoom) {
   memory_.Put(0, 1000, kSlow);
   free_ = PageCount(60);
   options_.capacity = FreeCapacity{};
@@ -440,7 +440,7 @@ TEST_F(PlacerTest, AnotherPolicyDecidesOnceItIsConfigured) {
 }
 
 // Another page stayed that was to make room for it: that says nothing of the node, nor of the page.
-TEST_F(PlacerTest, WhatWasNotTriedForWantOfRoomIsDecidedAgain) {
+TEST_F(PlacerTest, DecidesAgainOnMovesThatWereNotTriedForWantOfRoom) {
   memory_.Put(0, 1000, kSlow);
   options_.capacity = FreeCapacity{};
   Placer placer(options_, memory_, cpu_clock_);
@@ -623,7 +623,7 @@ TEST_F(PlacerTest, AnAccessIsWorthTheLatencyThatItSaves) {
       << "the epoch took 10 s";
 }
 
-TEST_F(PlacerTest, WhatGivesWayIsOffWhatMovesSave) {
+TEST_F(PlacerTest, SavingsOfMovesAreReducedByThePagesThatGiveWay) {
   options_.ranker = Ranker::DefaultOptions(RankModel::kRate);
   options_.capacity = PageCount(10);
   memory_.Put(0, 10, kFast);

@@ -545,7 +545,7 @@ TEST_P(AbitLive, ASparseMappingIsWalkedByWhatIsPresent) {
   EXPECT_LE(reads, GetParam() == KernelWay::kSyscallProgram ? 2U : 110U);
 }
 
-TEST_P(AbitLive, NothingMappedIsToldFromNothingAccessed) {
+TEST_P(AbitLive, DistinguishesUnmappedFromUnaccessedMemory) {
   const Arena arena(kHugeBytes, MADV_NOHUGEPAGE);
   Child child([&](Desk& desk) {
     ::munmap(const_cast<char*>(arena.start()), arena.bytes());

@@ -138,7 +138,7 @@ TEST_F(AutoEngineTest, GoesOverToTheEngineOfTheCallersWithItsTargets) {
   EXPECT_EQ(harvest.note, "");
 }
 
-TEST_F(AutoEngineTest, WhereTheCallersEngineIsRefusedItLooksAtRegionsItselfAndSaysWhy) {
+TEST_F(AutoEngineTest, LooksAtRegionsItselfIfTheCallersEngineIsRefusedAndSaysWhy) {
   Start(0.001, [](AbitKernel&, const ScanOptions&) -> Result<std::unique_ptr<Engine>> {
     return Fail(BadInput("have the driver look", "it", "it is too old"));
   });
@@ -150,7 +150,7 @@ TEST_F(AutoEngineTest, WhereTheCallersEngineIsRefusedItLooksAtRegionsItselfAndSa
   EXPECT_EQ(of_pages_.note, "");
 }
 
-TEST_F(AutoEngineTest, WhatTheFullScanHadOpenThenIsLost) {
+TEST_F(AutoEngineTest, CountsOpenExposuresOfTheFullScanAsLost) {
   Start(0.001);
   FirstOfRegions();
   // Every page of a block that was cleared stays watched until its next turn.

@@ -68,7 +68,7 @@ TEST(KeptCalibration, FiguresThatMayYetGetBetterAreNotKept) {
   EXPECT_FALSE(FiguresOf(doubted, MeasurePoints::kYes));
 }
 
-TEST(KeptCalibration, WhatIsWantedHasToBeThere) {
+TEST(KeptCalibration, RefusesFiguresThatLackAWantedOne) {
   const auto without = FiguresOf(Settled(), MeasurePoints::kNo);
   ASSERT_TRUE(without);
   EXPECT_TRUE(CostFrom(*without, MeasurePoints::kNo));

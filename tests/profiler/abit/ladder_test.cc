@@ -157,7 +157,7 @@ TEST(Budget, HoldsNoMoreThanItsLimitHoweverLongNothingWasSpent) {
   EXPECT_EQ(budget.balance_ns, 500'000);
 }
 
-TEST(Budget, WhatIsReservedIsNotFreeAndWhatIsChargedMayBeOwed) {
+TEST(Budget, ReservesTimeThatIsNotFreeAndMayOweCharges) {
   tmprof_budget budget{};
   budget.share_ppm = 10'000;
   budget.limit_ns = 500'000;

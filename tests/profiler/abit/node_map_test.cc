@@ -52,7 +52,7 @@ TEST_F(NodeMapTest, AFrameBelongsToTheNodeOfItsMemoryBlock) {
   EXPECT_EQ(nodes.NodeOf(98'303), NodeId(1));
 }
 
-TEST_F(NodeMapTest, WhatIsNotKnownForSureIsUnknown) {
+TEST_F(NodeMapTest, FramesThatAreNotKnownForSureAreUnknown) {
   BlockSize("8000000");
   Add("node0/memory0");
   Add("node1/memory0");  // spans both

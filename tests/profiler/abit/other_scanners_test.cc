@@ -41,7 +41,7 @@ TEST_F(OtherScannerTest, IsFoundWhereItWatchesOneOfTheTargets) {
   EXPECT_THAT(Other(), Optional(HasSubstr("PID 60 (tmprof) clears")));
 }
 
-TEST_F(OtherScannerTest, OfOtherProcessesIsNoMatter) {
+TEST_F(OtherScannerTest, IgnoresScannersOfOtherProcesses) {
   PutRecorder(60, "tmprof-abit", 88);
   EXPECT_EQ(Other(), std::nullopt);
 }

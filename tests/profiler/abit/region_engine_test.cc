@@ -164,7 +164,7 @@ TEST_P(RegionEngineTest, TheCostOfAStepDoesNotGrowWithTheFootprint) {
   EXPECT_NEAR(per_step[1] / per_step[0], 1, 0.3);
 }
 
-TEST_P(RegionEngineTest, WhatTheTargetPaysStaysWithinItsShare) {
+TEST_P(RegionEngineTest, TheCostToTheTargetStaysWithinItsShare) {
   SimulatedProcess& process = Add(std::vector<double>(64 * kTable, 1'000.0));
   Start(0.01);
   Run(seconds(20));
@@ -176,7 +176,7 @@ TEST_P(RegionEngineTest, WhatTheTargetPaysStaysWithinItsShare) {
   EXPECT_NEAR(1e-9 * static_cast<double>(harvest.counts.cost_ns), paid, paid * 0.1);
 }
 
-TEST_P(RegionEngineTest, WhereClearsAreDearFewerRegionsAreKept) {
+TEST_P(RegionEngineTest, KeepsFewerRegionsIfClearsAreDear) {
   // Stretches of 128 pages, no two neighbours alike.
   std::vector<double> rates(64 * kTable);
   for (std::size_t page = 0; page < rates.size(); ++page)
@@ -264,7 +264,7 @@ TEST_P(ChangingLoadTest, TheShareIsKeptAndUsedWhenTheTargetTakesMoreOrFewerCpus)
   EXPECT_NEAR(again.regions / four.regions, 1, 0.25);
 }
 
-TEST_P(ChangingLoadTest, WhatIsIdleCostsNothingAndThereAreAsManyRegionsWhenItIsBusyAgain) {
+TEST_P(ChangingLoadTest, AnIdleTargetCostsNothingAndHasAsManyRegionsWhenItIsBusyAgain) {
   StartBusy();
   const UnderLoad busy = Under([] {});
   const UnderLoad idle = Under([&] {
@@ -305,7 +305,7 @@ TEST_P(ChangingLoadTest, ItsOwnTimeIsBoundedWhenReadsBecomeDear) {
 
 // Each page of it in most monitoring intervals, some 0.3 ms after a clear: what the first rungs
 // tell apart is chance.
-TEST_P(RegionEngineTest, OfAHotObjectFewRegionsAreKept) {
+TEST_P(RegionEngineTest, KeepsFewRegionsForAHotObject) {
   Add(Rates(64 * kTable, 8 * kTable, 16 * kTable, 3'000, 0));
   Start(0.05);
   std::uint64_t most = 0;
@@ -316,7 +316,7 @@ TEST_P(RegionEngineTest, OfAHotObjectFewRegionsAreKept) {
   EXPECT_LE(most, 64u);
 }
 
-TEST_P(RegionEngineTest, WhatIsNotAccessedIsNotClearedAgain) {
+TEST_P(RegionEngineTest, DoesNotClearPagesAgainThatAreNotAccessed) {
   SimulatedProcess& process = Add(std::vector<double>(8, 0.0));
   Start();
   Run(seconds(2));
@@ -324,7 +324,7 @@ TEST_P(RegionEngineTest, WhatIsNotAccessedIsNotClearedAgain) {
   EXPECT_GT(Detail(engine_->TakeEpoch(), "steps"), 10u);
 }
 
-TEST_P(RegionEngineTest, OfMemoryThatIsNotThereNothingIsKnown) {
+TEST_P(RegionEngineTest, MemoryThatIsNotThereIsUnknown) {
   SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 100.0));
   for (auto& page : process.pages) page.present = false;
   Start();
@@ -348,7 +348,7 @@ TEST_P(RegionEngineTest, TheAccessesOfARegionAreThoseOfThePagesThatAreThere) {
   EXPECT_NEAR(accesses / kEpochs / (16 * kTable * 50.0), 1, 0.25);
 }
 
-TEST_P(RegionEngineTest, OfWhatNobodyMayAccessThereIsNoRegion) {
+TEST_P(RegionEngineTest, MakesNoRegionOfMemoryThatNobodyMayAccess) {
   SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 50.0));
   const Vpn middle = kStart + PageCount(8 * kTable);
   Start();
@@ -395,7 +395,7 @@ TEST_P(RegionEngineTest, AHugePageIsClearedWholeAndItsRateSharedByItsPages) {
   EXPECT_NEAR(firsts / at_risk, 50.0 / kTable, 0.2 * 50.0 / kTable);
 }
 
-TEST_P(RegionEngineTest, OfRegionsWithinOneHugePageEachIsLookedAt) {
+TEST_P(RegionEngineTest, LooksAtEachRegionWithinOneHugePage) {
   SimulatedProcess& process = Add(std::vector<double>(2, 200.0), kTablePages);
   Start();
   Run(seconds(2));
@@ -464,7 +464,7 @@ TEST_P(RegionEngineTest, BesideMlockedMemoryTheOtherIsLookedAt) {
   EXPECT_TRUE(looked_at);
 }
 
-TEST_P(RegionEngineTest, WhatIsUnlockedIsLookedAtAgain) {
+TEST_P(RegionEngineTest, LooksAtUnlockedMemoryAgain) {
   SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 500.0));
   process.mlocked = true;
   Start();
@@ -488,7 +488,7 @@ TEST_P(RegionEngineTest, GiantPagesAreSeenAndNotCleared) {
   for (const RegionEvidence& region : harvest.regions) EXPECT_TRUE(region.seen);
 }
 
-TEST_P(RegionEngineTest, WhereAHugePageHasGrownNoPartOfItIsCleared) {
+TEST_P(RegionEngineTest, ClearsNoPartOfAHugePageThatHasGrown) {
   SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 100.0));
   process.collapses_after = 1;  // between the look-up and the clear
   Start();
@@ -575,7 +575,7 @@ TEST_P(RegionEngineTest, AnotherProgramsEvidenceIsVoid) {
   EXPECT_FALSE(engine_->TakeEpoch().regions.empty());
 }
 
-TEST_P(RegionEngineTest, OfAProcessWhoseNumberIsAnothersTheEvidenceIsDelivered) {
+TEST_P(RegionEngineTest, DeliversTheEvidenceOfAProcessWhoseNumberIsAnothers) {
   SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 100.0));
   Start();
   Run(seconds(1));
@@ -588,7 +588,7 @@ TEST_P(RegionEngineTest, OfAProcessWhoseNumberIsAnothersTheEvidenceIsDelivered) 
   EXPECT_EQ(engine_->Step(), Engine::kNever);
 }
 
-TEST_P(RegionEngineTest, OfATargetThatIsNoLongerTrackedTheEvidenceIsDelivered) {
+TEST_P(RegionEngineTest, DeliversTheEvidenceOfATargetThatIsNoLongerTracked) {
   Add(std::vector<double>(16 * kTable, 100.0));
   Start();
   Run(seconds(1));
@@ -618,7 +618,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, OpenStepTest,
                            return mode.param == ScanOptions::Mode::kLadder ? "ladder" : "plain";
                          });
 
-TEST_P(OpenStepTest, WhatAPauseLeavesUnreadIsLost) {
+TEST_P(OpenStepTest, PagesThatAPauseLeavesUnreadAreLost) {
   OpenAStep();
   engine_->SetActive(false);
   const Harvest harvest = engine_->TakeEpoch();
@@ -627,20 +627,20 @@ TEST_P(OpenStepTest, WhatAPauseLeavesUnreadIsLost) {
   EXPECT_EQ(Detail(harvest, "pages_checked"), 0u) << "of no step";
 }
 
-TEST_P(OpenStepTest, WhatIsUnreadOfATargetThatIsNoLongerTrackedIsLost) {
+TEST_P(OpenStepTest, UnreadPagesOfATargetThatIsNoLongerTrackedAreLost) {
   OpenAStep();
   engine_->SetTargets({});
   EXPECT_EQ(engine_->TakeEpoch().counts.lost, 10u);
 }
 
-TEST_P(OpenStepTest, WhatIsUnreadOfATargetThatDiesIsLost) {
+TEST_P(OpenStepTest, UnreadPagesOfATargetThatDiesAreLost) {
   OpenAStep();
   process_->alive = false;
   Run(seconds(1));
   EXPECT_EQ(engine_->TakeEpoch().counts.lost, 10u);
 }
 
-TEST_P(OpenStepTest, WhatCannotBeReadIsLostAndToldUntilItCan) {
+TEST_P(OpenStepTest, PagesThatCannotBeReadAreLostAndReportedUntilTheyCan) {
   OpenAStep();
   process_->refuses_read = EPERM;
   Run(seconds(1));
@@ -656,7 +656,7 @@ TEST_P(OpenStepTest, WhatCannotBeReadIsLostAndToldUntilItCan) {
   EXPECT_EQ(engine_->TakeEpoch().note, "");
 }
 
-TEST_P(OpenStepTest, WhatWasReadBeforeAPauseCounts) {
+TEST_P(OpenStepTest, PagesReadBeforeAPauseCount) {
   OpenAStep();
   while (Detail(engine_->TakeEpoch(), "entries_read") == 0) {
     const MonotonicTime next = engine_->Step();
@@ -678,7 +678,7 @@ TEST_P(RegionEngineTest, ATargetThatDiesIsLeft) {
   EXPECT_EQ(engine_->Step(), Engine::kNever);
 }
 
-TEST_P(RegionEngineTest, WhatIsRefusedIsToldAndNotTriedAllTheTime) {
+TEST_P(RegionEngineTest, ReportsARefusalAndDoesNotTryAgainAllTheTime) {
   SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 100.0));
   process.refuses = EPERM;
   Start();
@@ -727,7 +727,7 @@ TEST_P(RegionEngineTest, ASleepingTargetIsRarelyAskedAndWatchedAgainWhenItRuns) 
   EXPECT_FALSE(engine_->TakeEpoch().regions.empty());
 }
 
-TEST_P(RegionEngineTest, OfManyClearsNoMoreThanSixteenGoBackToBack) {
+TEST_P(RegionEngineTest, MakesAtMostSixteenClearsBackToBack) {
   Add(std::vector<double>(64 * kTable, 5'000.0));
   Start();
   Run(seconds(5));
@@ -754,7 +754,7 @@ TEST_P(RegionEngineTest, PausesDoNotMakeItKeepFewerRegions) {
   EXPECT_GE(Detail(engine_->TakeEpoch(), "regions"), before / 2);
 }
 
-TEST_P(RegionEngineTest, WhatIsBusyAtOneReadIsSeenAtTheNext) {
+TEST_P(RegionEngineTest, SeesPagesAtTheNextReadThatWereBusyAtOne) {
   SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 20.0));
   process.busy_points = 5;
   Start();
@@ -775,7 +775,7 @@ TEST_P(RegionEngineTest, WhatIsBusyAtOneReadIsSeenAtTheNext) {
   EXPECT_NEAR(firsts / at_risk, 20.0, 4.0);
 }
 
-TEST_P(RegionEngineTest, OfMoreSampledPagesThanHaveRoomTheMostSampledAreTaken) {
+TEST_P(RegionEngineTest, TakesTheMostSampledPagesIfNotAllHaveRoom) {
   constexpr std::uint64_t kSampled = 5'000;
   Add(Rates(16 * kTable, kSampled, kSampled + 1, 5'000, 0));
   Start();

@@ -49,7 +49,7 @@ TEST_F(RegionEvidenceTest, TimeAtRiskIsThatOfOnePageOverAllOfTheSpan) {
   EXPECT_EQ(records[0].time_at_risk, nanoseconds(200));
 }
 
-TEST_F(RegionEvidenceTest, OfWhatWasNotLookedAtThereIsNoRecord) {
+TEST_F(RegionEvidenceTest, MakesNoRecordOfRegionsThatWereNotLookedAt) {
   Follow({Region(0, 10), Region(10, 20)});
   table_.Add(1, kSeen, PageCount(1), 0);
   const auto records = Take();
@@ -117,7 +117,7 @@ TEST_F(RegionEvidenceTest, TheShareOfPagesThatAreThereGoesWithTheRegions) {
   EXPECT_EQ(Take()[0].time_at_risk, nanoseconds(400)) << "8000 ns over 20 pages";
 }
 
-TEST_F(RegionEvidenceTest, OfMemoryThatCannotBeClearedARecordTellsOnlyThatItWasAccessed) {
+TEST_F(RegionEvidenceTest, RecordsOfUnclearableMemoryShowOnlyThatItWasAccessed) {
   Follow({Region(0, 100)});
   table_.Add(0, kSeen, PageCount(1), 0x1000);
   table_.See(0, 0x2000);

@@ -181,7 +181,7 @@ std::map<std::string_view, Found> FindAll(std::size_t pages, int phase_epochs) {
   return all;
 }
 
-TEST(RegionRecallMonteCarlo, OfLittleMemoryTheBoundsOfWhatIsHotAreFoundWithinTwoSeconds) {
+TEST(RegionRecallMonteCarlo, FindsTheBoundsOfHotMemoryWithinTwoSecondsIfThereIsLittle) {
   const auto found = FindAll(8192, 20);
   EXPECT_GT(found.at("hotset").ladder, 0.87);
   EXPECT_GT(found.at("steps").ladder, 0.93);
@@ -193,7 +193,7 @@ TEST(RegionRecallMonteCarlo, OfLittleMemoryTheBoundsOfWhatIsHotAreFoundWithinTwo
   EXPECT_GT(found.at("stripes").ladder, 0.6);
 }
 
-TEST(RegionRecallMonteCarlo, OfMoreMemoryTheyAreFoundAsWellIfThereIsMoreTime) {
+TEST(RegionRecallMonteCarlo, FindsTheBoundsInMoreMemoryAsWellInMoreTime) {
   const auto found = FindAll(65536, 50);
   EXPECT_GT(found.at("hotset").ladder, 0.9);
   EXPECT_GT(found.at("steps").ladder, 0.96);

@@ -152,7 +152,7 @@ TEST_F(ScanEngineTest, TheEstimatedRateTellsHotPagesFromColdOnes) {
 
 // Three programs that want one CPU: a slice that began before the clear may end just behind it, and
 // what is hot is then first accessed somewhere in the next one.
-TEST_F(ScanEngineTest, WhatIsHotIsToldWhereTheTargetRunsInSlices) {
+TEST_F(ScanEngineTest, FindsHotPagesOfATargetThatRunsInSlices) {
   SimulatedProcess& process = Add(Rates(16 * kTable, 16, 30'000, 22));
   Start({.overhead_share = 0.01});
   for (int slice = 0; slice < 700; ++slice) {
@@ -209,7 +209,7 @@ class RestingTest : public ScanEngineTest {
   static constexpr Duty kBusy{.run = seconds(1), .rest = nanoseconds(0)};
 };
 
-TEST_F(RestingTest, AsManyPagesAreClearedInItsCpuTimeAsOfABusyProgram) {
+TEST_F(RestingTest, ClearsAsManyPagesInItsCpuTimeAsOfABusyProgram) {
   const Outcome busy = Scan(kBusy);
   for (const Duty duty :
        {Duty{milliseconds(100), milliseconds(900)}, Duty{milliseconds(10), milliseconds(323)},
@@ -298,7 +298,7 @@ TEST_F(RestingTest, StaysThatTheScannerCutsShortAreLeftAlone) {
   EXPECT_LT(kernel_.own_cpu / wake_up_takes_, 20'000);
 }
 
-TEST_F(RestingTest, WhatTheClockCostsIsPaidOutOfTheTargetsBudget) {
+TEST_F(RestingTest, TheClocksCostIsPaidOutOfTheTargetsBudget) {
   const auto clears = [this](double clock_costs) {
     kernel_ = SimulatedKernel();
     kernel_.tells_when_processes_run = true;
@@ -731,7 +731,7 @@ TEST_F(BlurredTest, PagesDoNotKeepTheRestWaiting) {
   EXPECT_LE(kernel_.cleared.size(), 3 * kWindows * (Take().counts.rotations + 1));
 }
 
-TEST_F(BlurredTest, NothingIsAmongPagesThatAreAllSlow) {
+TEST_F(BlurredTest, NoReadOfPagesThatAreAllSlowIsBlurred) {
   Add(std::vector<double>(4 * kWindows * kTable, kCold / 10));
   Start({.overhead_share = 0.01});
   RunHeldUp(seconds(2), Always);
@@ -820,7 +820,7 @@ TEST_F(ScanEngineTest, APlainScanSeesOnlyWhetherAPageWasAccessedInTheInterval) {
   for (const auto& [key, sum] : sums_) EXPECT_EQ(sum.looks, sum.references);
 }
 
-TEST_F(ScanEngineTest, WhatTheTargetPaysStaysWithinItsShare) {
+TEST_F(ScanEngineTest, TheCostToTheTargetStaysWithinItsShare) {
   SimulatedProcess& process = Add(std::vector<double>(512 * kTable, 100.0));
   Start({.overhead_share = 0.006});
   Run(seconds(20));
@@ -845,7 +845,7 @@ TEST_F(ScanEngineTest, TheFirstVisitToAllPagesIsOnALoanThatIsPaidBack) {
 
 // Every other page is not accessed. What is reserved for these is not spent until their ladders
 // end, a second of CPU time later, and keeps no other page from its first visit.
-TEST_F(ScanEngineTest, WhatIsReservedForIdlePagesHoldsUpNoFirstVisit) {
+TEST_F(ScanEngineTest, TheReserveOfIdlePagesHoldsUpNoFirstVisit) {
   std::vector<double> rates(128 * kTable, 1'000.0);
   for (std::size_t i = 0; i < rates.size(); i += 2) rates[i] = 0;
   SimulatedProcess& process = Add(rates);
@@ -889,7 +889,7 @@ TEST_F(ScanEngineTest, TheDebtOfATargetThatLeavesIsPaidBackByTheOthers) {
 
 // Its pages are set again only within a second or two. When it leaves, most of what it has borrowed
 // is reserved, and it sets the bits all the same.
-TEST_F(ScanEngineTest, WhatIsReservedForATargetThatLeavesIsOwedByTheOthers) {
+TEST_F(ScanEngineTest, OtherTargetsOweTheReserveOfOneThatLeaves) {
   const SimulatedProcess& leaves = Add(std::vector<double>(256 * kTable, 0.7));  // 33 ms
   Start({.overhead_share = 0.01});
   while (leaves.clears < 64) Run(milliseconds(10));
@@ -914,7 +914,7 @@ TEST_F(ScanEngineTest, ATargetThatGrowsAllTheTimePaysBackEvenSo) {
   EXPECT_LE(PaidBy(process), 0.01 * 45 * 1.05);
 }
 
-TEST_F(ScanEngineTest, WhatATargetGrowsByAfterItsFirstVisitWaitsForItsTurn) {
+TEST_F(ScanEngineTest, NewPagesAfterTheFirstVisitWaitForTheirTurn) {
   SimulatedProcess& process = Add(std::vector<double>(256 * kTable, 1'000.0));
   Start({.overhead_share = 0.01});
   Run(seconds(1));
@@ -1268,7 +1268,7 @@ TEST_F(ScanEngineTest, ThatAVisitIsTooLongIsToldByASecondOfTooFewClears) {
 }
 
 // Two windows: 2.2 s without a visit tell that both take 4.4 s at least, which is not too long.
-TEST_F(ScanEngineTest, OfLittleMemoryASecondOfTooFewClearsTellsNothing) {
+TEST_F(ScanEngineTest, ASecondOfTooFewClearsGivesNoEstimateForLittleMemory) {
   Add(std::vector<double>(8 * kTable, 100.0));
   ScanEngine& engine = Start({.overhead_share = 0.0002});
   Run(seconds(3));
@@ -1293,7 +1293,7 @@ TEST_F(ScanEngineTest, TimeInWhichNothingMayBeClearedTellsNothingOfAVisit) {
 
 // At 0.002 % not even one more window of 2048 pages is affordable: only time can tell, from the
 // first epoch on in which nothing forbade clears.
-TEST_F(ScanEngineTest, WhatForbadeClearsForATimeDoesNotHinderTheEstimateAfterwards) {
+TEST_F(ScanEngineTest, AnEarlierBanOnClearsDoesNotHinderTheEstimateAfterwards) {
   Add(std::vector<double>(192 * kTable, 100.0));
   ScanEngine& engine = Start({.overhead_share = 0.00002});
   Run(seconds(3));
@@ -1480,7 +1480,7 @@ TEST_F(WholeClearTest, TheHotOnesOfSharedPagesAreFound) {
   EXPECT_LE(whole_clears_, 20u) << "the ladder of one has ended before the next";
 }
 
-TEST_F(WholeClearTest, WhatItCostsTheTargetIsWithinItsBudget) {
+TEST_F(WholeClearTest, ItsCostToTheTargetIsWithinItsBudget) {
   SimulatedProcess& process = AddShared(std::vector<double>(64 * kTable, 1'000.0));
   Start({.overhead_share = 0.01});
   Record(seconds(30));
@@ -2650,7 +2650,7 @@ TEST_F(ScanEngineTest, AbsentPagesHaveNoRecord) {
   EXPECT_EQ(sums_.size(), kTable - 100);
 }
 
-TEST_F(ScanEngineTest, NothingIsClearedOrReadWhileGatedOff) {
+TEST_F(ScanEngineTest, NoPageIsClearedOrReadWhileGatedOff) {
   SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 10.0));
   ScanEngine& engine = Start({.overhead_share = 0.01});
   engine.SetActive(false);
@@ -3056,7 +3056,7 @@ TEST_F(LayoutTest, PagesMappedOrUnmappedBehindThePlanAreFollowedAfterTheNextOne)
   }
 }
 
-TEST_F(LayoutTest, OfAnUnmappedFirstMappingTheOthersOfTheTableAreStillRead) {
+TEST_F(LayoutTest, StillReadsTheTablesOtherMappingsAfterTheFirstIsUnmapped) {
   SimulatedProcess& process = Add(std::vector<double>(kTable, 0.0));
   const std::vector<Mapping> mappings{Of(0, 100), Of(100, 200), Of(300, 400)};
   process.Map(mappings);
@@ -3115,7 +3115,7 @@ class FlushTest : public LayoutTest {
   SimulatedProcess* process_ = nullptr;
 };
 
-TEST_F(FlushTest, OfEachMappingCostsTheTargetAnInterrupt) {
+TEST_F(FlushTest, AFlushOfEachMappingCostsTheTargetAnInterrupt) {
   StartAtPointPrice(1'500);
   EXPECT_EQ(ChargedInASecond(), 63 * 1'500U) << "one flush is in other prices";
   EXPECT_EQ(ChargedInASecond(), 0U) << "no bit was set again, so that nothing is flushed";

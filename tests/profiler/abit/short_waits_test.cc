@@ -21,7 +21,7 @@ TEST(ShortWaits, SpinsForMicrosecondsAndSleepsForMore) {
   EXPECT_TRUE(waits.Spins(kStart, kStart + microseconds(1)));
 }
 
-TEST(ShortWaits, NothingIsWaitedForOnceItIsDue) {
+TEST(ShortWaits, WaitsForNoReadThatIsDue) {
   ShortWaits waits;
   EXPECT_FALSE(waits.Spins(kStart, kStart));
   EXPECT_FALSE(waits.Spins(kStart, kStart - microseconds(1)));

@@ -54,7 +54,7 @@ TEST(StraightLinesTest, AHitInAPrivateCacheIsAStallAndNoMiss) {
   EXPECT_NEAR(lines(4'000).MissPart(0x1009), (4'000 - 48 * 10.5) / 4'000, 1e-9);
 }
 
-TEST(StraightLinesTest, OfALoadThatIsLikeItsNeighboursNothingIsAStall) {
+TEST(StraightLinesTest, ALoadLikeItsNeighboursHasNoStall) {
   const Samples samples{{0x1000, 40}, {0x1003, 90}, {0x1006, 100}, {0x1009, 110}, {0x100c, 95}};
   EXPECT_EQ(StraightLines(samples, CodeAtStart(kLoadAmongAdds)).StallPart(0x1009), 0);
 }
@@ -67,7 +67,7 @@ TEST(StraightLinesTest, ALineWithoutOtherInstructionsTellsNothing) {
   EXPECT_EQ(StraightLines(samples, CodeAtStart(code)).StallPart(0x1003), 0);
 }
 
-TEST(StraightLinesTest, OfACopyOneInstructionWaitsForAll) {
+TEST(StraightLinesTest, OneInstructionOfACopyWaitsForAll) {
   // 1000 mov rax,[rbx] · … · 100c mov rax,[rbx] · 100f ret
   std::vector<std::uint8_t> code;
   for (int load = 0; load < 5; ++load) code.insert(code.end(), {0x48, 0x8b, 0x03});

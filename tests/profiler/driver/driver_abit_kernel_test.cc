@@ -180,7 +180,7 @@ TEST_F(DriverAbitKernelTest, ReadsNeverClear) {
   }
 }
 
-TEST_F(DriverAbitKernelTest, WhatTheDriverRefusesBecomesAnOutcome) {
+TEST_F(DriverAbitKernelTest, RefusalsOfTheDriverBecomeOutcomes) {
   driver_.mappings = {{kBase, kBase + 512}};
   driver_.leaves = {{kBase, {}}};
   Open();
@@ -270,7 +270,7 @@ TEST_F(DriverAbitKernelTest, AClearFlushesAndReachesTheWholeRangeInPiecesOfOneCa
     EXPECT_EQ(scan.head.flags, static_cast<std::uint32_t>(TMPROF_SCAN_CLEAR | TMPROF_SCAN_FLUSH));
 }
 
-TEST_F(DriverAbitKernelTest, WhatAClearPassedByIsUnsettledUntilAnotherReachesIt) {
+TEST_F(DriverAbitKernelTest, PagesThatAClearSkippedAreUnsettledUntilAnotherReachesThem) {
   driver_.mappings = {{kBase, kBase + 4096}};
   driver_.leaves = {{kBase, {.accessed = true}},
                     {kBase + 1, {.accessed = true, .races = true}},
@@ -294,7 +294,7 @@ TEST_F(DriverAbitKernelTest, WhatAClearPassedByIsUnsettledUntilAnotherReachesIt)
   EXPECT_EQ(process_->Inspect(pages, settled)[2], PageStanding::kUnsettled);
 }
 
-TEST_F(DriverAbitKernelTest, WhatIsReadAgreesWithTheTablesForAnyLayout) {
+TEST_F(DriverAbitKernelTest, ReadsAgreeWithTheTablesForAnyLayout) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);

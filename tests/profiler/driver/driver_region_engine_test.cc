@@ -129,7 +129,7 @@ TEST_F(DriverRegionEngineTest, HolesAndUnknownMemoryGetNoRecords) {
   EXPECT_THAT(harvest.regions[0].frames, IsEmpty());
 }
 
-TEST_F(DriverRegionEngineTest, WhatAnotherProgramDidIsVoid) {
+TEST_F(DriverRegionEngineTest, VoidsTheEvidenceOfAnotherProgram) {
   Start();
   Aggregation({Region(100, 200, 10, 5, 40'000)});
   Aggregation({Region(100, 200, 7, 2, 40'000)}, 2);
@@ -142,7 +142,7 @@ TEST_F(DriverRegionEngineTest, WhatAnotherProgramDidIsVoid) {
   EXPECT_THAT(Rows(engine_->TakeEpoch()), ElementsAre(Row(100, 200, 10, 4, 1'000)));
 }
 
-TEST_F(DriverRegionEngineTest, WhatTheLogLostIsCountedAndNoHalfAggregationIsTaken) {
+TEST_F(DriverRegionEngineTest, CountsRecordsThatTheLogLostAndTakesNoHalfAggregation) {
   Start();
   Aggregation({Region(100, 150, 10, 10, 5'000), Region(150, 200, 10, 1, 5'000)});
   driver_.regions.pop_back();
@@ -156,7 +156,7 @@ TEST_F(DriverRegionEngineTest, WhatTheLogLostIsCountedAndNoHalfAggregationIsTake
   EXPECT_EQ(engine_->TakeEpoch().counts.lost, 0);
 }
 
-TEST_F(DriverRegionEngineTest, OfATargetThatLeavesWhatWasSeenIsDelivered) {
+TEST_F(DriverRegionEngineTest, DeliversTheEvidenceOfATargetThatLeaves) {
   Start();
   Aggregation({Region(100, 200, 10, 5, 100'000)});
   engine_->SetTargets({});
@@ -189,7 +189,7 @@ std::uint64_t RegionBytes(const abit::Harvest& harvest) {
   return 0;
 }
 
-TEST_F(DriverRegionEngineTest, WhatIsKeptForRegionsIsCountedWithTheLogAndLessThanPublished) {
+TEST_F(DriverRegionEngineTest, CountsTheMemoryOfRegionsWithTheLogAndBelowThePublishedBound) {
   Start();
   const std::uint64_t log = RegionBytes(engine_->TakeEpoch());
   EXPECT_GE(log, driver_.params.region_log * sizeof(tmprof_region_record));

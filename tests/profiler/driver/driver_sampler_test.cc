@@ -294,7 +294,7 @@ TEST_F(DriverSamplerTest, ADriverThatGoesAwayIsUnavailableAndNotZero) {
   EXPECT_EQ(status.error().system_error, ENODEV);
 }
 
-TEST_F(DriverSamplerTest, WhatIsRefusedNamesTheEventAndWhy) {
+TEST_F(DriverSamplerTest, RefusalsNameTheEventAndTheReason) {
   driver().control_error = ENOENT;
   auto refused = TryOpen();
   ASSERT_FALSE(refused);

@@ -51,7 +51,7 @@ TEST_F(GuestProgram, IsAnElfFileForX86InSixtyFourBits) {
   EXPECT_EQ(Look(Elf(ELFCLASS32, EM_X86_64)), TMPROF_GUEST_OTHER_MACHINE) << "x32";
 }
 
-TEST_F(GuestProgram, OfAScriptIsItsInterpreterWithOneArgument) {
+TEST_F(GuestProgram, TheProgramOfAScriptIsItsInterpreterWithOneArgument) {
   EXPECT_EQ(Look("#! /bin/sh  -e -x \t\necho\n"), TMPROF_GUEST_RUNS);
   EXPECT_STREQ(program_.path, "/bin/sh");
   EXPECT_STREQ(program_.script_argument, "-e -x");

@@ -39,7 +39,7 @@ TEST(TruthAssembler, JoinsTheEpochsOfOneIndexAndKeepsProcessesApart) {
   EXPECT_EQ(assembler.Waiting(), std::nullopt);
 }
 
-TEST(TruthAssembler, WhatComesLateJoinsTheNextEpoch) {
+TEST(TruthAssembler, LateCountsJoinTheNextEpoch) {
   TruthAssembler assembler(kExactSource);
   assembler.Add({}, 0, Epoch(3, 10, 20, 42, 7, 100));
   (void)assembler.Build({});

@@ -75,7 +75,7 @@ TEST_F(TruthFileTest, GivesTheEpochsOfAWholeStream) {
   EXPECT_EQ(file->End().byte_offset, std::nullopt);
 }
 
-TEST_F(TruthFileTest, OfAVirtualMachineNamesIt) {
+TEST_F(TruthFileTest, NamesTheVirtualMachineAsItsSource) {
   std::string bytes = TwoEpochs().bytes;
   reinterpret_cast<tmprof_truth_header*>(bytes.data())->maker = TMPROF_TRUTH_MAKER_TIERSIM;
   Result<TruthFile> file = Open(bytes);
@@ -83,7 +83,7 @@ TEST_F(TruthFileTest, OfAVirtualMachineNamesIt) {
   EXPECT_EQ(ReadAll(*file)[0].sources[0].name, "tiersim");
 }
 
-TEST_F(TruthFileTest, OfAVirtualMachineMayBeReadByPageFrame) {
+TEST_F(TruthFileTest, ReadsAVirtualMachinesFileByPageFrame) {
   tmprof_truth_page page = PageEntry(9, 3, 1);
   page.pfn = 0x123;
   page.flags = TMPROF_TRUTH_PAGE_KNOWS_PFN;

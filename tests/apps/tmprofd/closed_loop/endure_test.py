@@ -105,14 +105,14 @@ class Kinds(Scenario):
         hot = range(first, first + pages // 8)
         return sum(nodes.get(vpn) == FAST_NODE for vpn in hot) / len(hot)
 
-    def test_what_is_the_programs_own_is_placed(self) -> None:
+    def test_the_programs_own_pages_are_placed(self) -> None:
         for kind in ("anon", "mlocked", "file", "forked"):
             self.assertGreaterEqual(self.hot_on_fast_node(kind), 0.5, kind)
 
-    def test_what_is_pinned_stays(self) -> None:
+    def test_pinned_pages_stay(self) -> None:
         self.assertEqual(self.hot_on_fast_node("pinned"), 0)
 
-    def test_what_a_memory_policy_binds_stays_and_is_counted(self) -> None:
+    def test_pages_that_a_memory_policy_binds_stay_and_are_counted(self) -> None:
         self.assertEqual(self.hot_on_fast_node("bound"), 0)
         self.assertGreater(self.guest.moves("kinds")["not_moved"]["bound"], 0)
 
@@ -130,7 +130,7 @@ class Joint(Sharing):
     NAME = "joint"
     PAGES = 1024
 
-    def test_what_targets_share_is_placed(self) -> None:
+    def test_pages_that_targets_share_are_placed(self) -> None:
         self.assert_kept(self.NAME)
         hot = self.nodes_of_upper_half()[:self.PAGES // 16]
         self.assertGreaterEqual(hot.count(FAST_NODE) / len(hot), 0.5, self.text(f"{self.NAME}.log"))
@@ -151,7 +151,7 @@ class Joint(Sharing):
 class JointUnprivileged(Sharing):
     NAME = "joint_unprivileged"
 
-    def test_what_both_use_stays(self) -> None:
+    def test_pages_that_both_use_stay(self) -> None:
         self.assert_kept(self.NAME)
         self.assert_promoted(self.NAME)
         hot = self.nodes_of_upper_half()[:1024 // 16]
@@ -168,7 +168,7 @@ class JointUnprivileged(Sharing):
 class Outsider(Sharing):
     NAME = "outsider"
 
-    def test_what_others_map_too_stays(self) -> None:
+    def test_pages_that_others_map_too_stay(self) -> None:
         self.assert_kept(self.NAME)
         self.assert_promoted(self.NAME)
         self.assertEqual(set(self.nodes_of_upper_half()), {SLOW_NODE})
@@ -179,7 +179,7 @@ class BoundLate(Scenario):
     NAME = "bound_late"
     BY_NUMA_MAPS = False
 
-    def test_what_is_bound_after_the_daemon_looked_stays(self) -> None:
+    def test_pages_bound_after_the_daemon_looked_stay(self) -> None:
         self.assert_kept(self.NAME)
         self.assert_promoted(self.NAME)
         pages, first = map(int, re.search(r"^late: (\d+) pages from (\d+)$", self.text(f"{self.NAME}.out"),

@@ -46,7 +46,7 @@ class ManyNodes(unittest.TestCase):
                 self.assertGreaterEqual(self.on(fast, f"{name}.after", hot), 0.9 * len(hot),
                                         f"{name}: {self.guest.text(f'{daemon}.log')}")
 
-    def test_what_is_not_in_tier_1_is_on_the_nodes_of_tier_2(self) -> None:
+    def test_pages_outside_tier_1_are_on_the_nodes_of_tier_2(self) -> None:
         for daemon, slow_nodes, fast in (DISCOVERED, GIVEN):
             in_tier_1 = 0
             for node in slow_nodes:

@@ -36,7 +36,7 @@ class ThreeTiers(unittest.TestCase):
             self.assertEqual(len(hot), PAGES // 16)
             self.assertGreaterEqual(self.guest.share_on(0, name, hot), 0.9, self.guest.text("hot.log"))
 
-    def test_what_the_middle_has_no_capacity_for_goes_to_the_slowest(self) -> None:
+    def test_pages_beyond_the_middles_capacity_go_to_the_slowest(self) -> None:
         for name in ("hot.first", "hot.second"):
             fast, middle, slow = (self.on(node, name) for node in (0, 1, 2))
             self.assertLessEqual(fast, FAST_PAGES)
