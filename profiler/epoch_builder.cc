@@ -93,8 +93,8 @@ void Join(Contribution& into, const Contribution& from) {
 }
 
 // Cuts off the first `pages` of a region, with their share of what was seen. All that is cut off so
-// far has its share of the first accesses to the nearest whole one, however small the parts. Parts
-// do not tell which reads found them.
+// far has its share of the first accesses to the nearest whole one, however small the parts. For
+// parts it is unknown which reads found them.
 Contribution CutFront(Contribution& region, PageCount pages) {
   region.record.first_read_finds = 0;
   region.first_read_time = region.later_read_time = std::chrono::nanoseconds(0);
@@ -114,7 +114,7 @@ Contribution CutFront(Contribution& region, PageCount pages) {
   return front;
 }
 
-// True if `sample` tells about one page more than the region's looks at random pages do.
+// True if `sample` says more about one page than the region's looks at random pages do.
 bool Parts(const Contribution& sample, const Contribution& region) {
   return region.region && !sample.region && sample.record.looks == 0 &&
          sample.record.span == PageCount(1) && !sample.record.accesses;
@@ -180,7 +180,7 @@ EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources) {
     if (source.status.lost) *source.status.lost += orphans;
     if (orphans > 0) source.status.details.push_back({"without_target", orphans});
     profile.sources.push_back(std::move(source.status));
-    // Stable: of equal spans, the later source tells the node. Most come in order already.
+    // Stable: of equal spans, the later source gives the node. Most come in order already.
     const auto own = contributions.begin() + own_start;
     if (!std::is_sorted(own, contributions.end(), LayoutOrder))
       std::stable_sort(own, contributions.end(), LayoutOrder);

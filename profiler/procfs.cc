@@ -169,7 +169,7 @@ std::optional<PageCount> SizeField(std::string_view text, std::string_view name)
   return PageCount(kibibytes * 1024 / kBasePageBytes);
 }
 
-// Adds what a line of /proc/PID/smaps tells.
+// Adds the value of a line of /proc/PID/smaps.
 void AddLine(std::string_view line, std::vector<MappedMemory>& memory) {
   // Names of fields begin with a capital, addresses with a small hexadecimal digit.
   if (line.empty() || line.front() < 'A' || line.front() > 'Z') {

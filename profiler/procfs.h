@@ -146,7 +146,7 @@ class ProcFs {
 std::optional<std::chrono::nanoseconds> ProcessCpuTime(Pid pid);
 using CpuTimeOf = std::function<std::optional<std::chrono::nanoseconds>(Pid)>;
 
-// One line of /proc/PID/maps; nullopt where it is malformed. `heap` and `[stack]` are told by the
+// One line of /proc/PID/maps; nullopt where it is malformed. `heap` and `[stack]` are known by the
 // kernel's own labels.
 std::optional<Mapping> ParseMapsLine(std::string_view line);
 

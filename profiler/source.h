@@ -105,8 +105,8 @@ class Source {
   // at memory that is known to be accessed.
   virtual void SeeSamples(const std::vector<SampleRecord>& samples) { (void)samples; }
 
-  // A share in [0, 1] of recent target CPU time that went into memory stalls, where the source can
-  // tell; feeds the gate on machines without counters.
+  // A share in [0, 1] of recent target CPU time that went into memory stalls, if the source can
+  // measure it; feeds the gate on machines without counters.
   virtual std::optional<double> MemoryStallShare() const { return std::nullopt; }
 };
 

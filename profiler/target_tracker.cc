@@ -140,7 +140,7 @@ std::optional<ProcessStat> TargetTracker::Observe(Process& process) const {
     target.exited = true;
     return std::nullopt;
   }
-  // The clock of a dead process that waits for its parent still tells its final sum.
+  // The clock of a dead process that waits for its parent still has its final sum.
   if (cpu_time || stat->alive()) process.cpu_time_now = cpu_time;
   target.exited = !stat->alive();
   return target.exited ? std::nullopt : std::optional(*stat);

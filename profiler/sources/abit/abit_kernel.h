@@ -89,7 +89,7 @@ class AbitProcess {
   virtual std::chrono::nanoseconds CpuTime() = 0;
 
   // CPU time and running threads at a moment, which is now or some microseconds ago; nullopt: the
-  // kernel does not tell, or not yet.
+  // kernel does not report them, or not yet.
   virtual std::optional<RunningTime> Running(MonotonicTime time) {
     (void)time;
     return std::nullopt;
@@ -99,7 +99,7 @@ class AbitProcess {
   virtual void WakeAt(std::chrono::nanoseconds cpu) { (void)cpu; }
   virtual void DoNotWake() {}
   virtual bool WillWake() const { return false; }  // it was asked to, and has not yet
-  // False: Running() will never tell.
+  // False: Running() is nullopt for ever.
   virtual bool HasClock() const { return false; }
   // Returns what the target's threads have paid for Running() since the last time.
   virtual std::chrono::nanoseconds TakeClockCost() { return std::chrono::nanoseconds(0); }
@@ -132,7 +132,7 @@ class AbitKernel {
   virtual void SpinUntil(MonotonicTime time) {
     while (Now() < time) __builtin_ia32_pause();  // a target may run on the same core
   }
-  // Its processes tell their Running(), if not at once.
+  // True if its processes will report Running(), perhaps not at once.
   virtual bool tells_running_time() const { return false; }
   virtual std::chrono::nanoseconds OwnCpuTime() = 0;  // the calling thread's
   virtual std::chrono::nanoseconds Tick() const = 0;  // CpuTime() may lag by so much

@@ -14,8 +14,8 @@ inline constexpr std::chrono::nanoseconds kLongestVisit = std::chrono::seconds(1
 
 class AutoChoice {
  public:
-  // Once an epoch; nullopt: too few pages were visited to tell. True: it is too long, and was in
-  // the epoch before, as one may be that of a start.
+  // Once an epoch; nullopt: too few pages were visited for an estimate. True: it is too long, and
+  // was in the epoch before, as one may be that of a start.
   bool GoesOver(std::optional<std::chrono::nanoseconds> visit_cpu_time) {
     if (!visit_cpu_time) return false;
     const bool before = too_long_;

@@ -51,7 +51,7 @@ constexpr int kFewestPairs = 5;
 constexpr std::size_t kPairsThatSettle = 15;
 constexpr double kSettledShare = 0.05;
 constexpr double kSettledNsPerSet = 3;
-// Some ten lines taken from a cache; less cannot be told from noise.
+// Some ten lines taken from a cache; less cannot be distinguished from noise.
 constexpr double kLeastNsPerLook = 1'000;
 // The least times of a busy machine may be of a pass that had luck; an idle one gives this or more
 // (kAssumedNsPerLook).
@@ -77,7 +77,7 @@ constexpr std::chrono::milliseconds kRepeatTimeLimit(150);
 constexpr double kLeastNsPerPoint = 500;  // a flush of the CPU's own
 
 // The child accesses some pages at about this interval while they are tried. A try of some 7 us
-// then finds a page in a fifth of all cases, and a batch tells the mean exposure to 0.8 us.
+// then finds a page in a fifth of all cases, and a batch gives the mean exposure to 0.8 us.
 constexpr nanoseconds kTick = std::chrono::microseconds(32);
 // Other pages that it updates meanwhile; those that are tried lie behind them.
 constexpr std::size_t kTickBufferPages = 4096;

@@ -34,10 +34,10 @@ struct MeasuredCost {
   // Beside that of the bit that is set again. Absent where it was not asked for, and where the
   // child was hardly ever on a CPU for seconds.
   std::optional<double> ns_per_point;
-  ClearLoss clear_loss;  // measured with points if the kernel tells running times
+  ClearLoss clear_loss;  // measured with points if the kernel reports running times
   // Names each figure that is too large to be true, and the one charged instead; empty: none is.
   std::string doubt;
-  // These may be wrong or were not measured, and a less busy machine may tell them.
+  // These may be wrong or were not measured, and could be measured on a less busy machine.
   CostFigures unsettled;
 };
 
@@ -90,7 +90,7 @@ struct KnownTries {
 };
 
 // Even the shortest clear takes too long for a try at this rung to count, so the loss cannot be
-// measured there. False, too, if the batches are too few to tell.
+// measured there. False, too, if the batches are too few to decide.
 bool ClearsAreTooSlow(std::span<const KnownTries> batches, std::size_t rung);
 
 // Returns the median of what these batches' exposures lost by their clears. nullopt: they are too

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process's CPU time at the moment of a look, finer than the kernel tells it.
+// A process's CPU time at the moment of a look, finer than the kernel reports it.
 
 #pragma once
 

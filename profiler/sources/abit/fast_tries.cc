@@ -127,7 +127,7 @@ FastPage::State FastPage::Add(const FastTry& ended) {
   return seen_unset_ ? State::kTold : State::kDoubted;
 }
 
-// A rung can be too short for this machine. All tries at the one before found the page, and tell.
+// A rung can be too short for this machine. All tries at the one before found the page, and count.
 FastPage::State FastPage::Fail() {
   if (++failed_ < kMostFailures) return State::kGoesOn;
   if (before_.looks == 0) return State::kGivenUp;

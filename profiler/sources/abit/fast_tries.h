@@ -62,7 +62,7 @@ class FastPage {
   bool wants_read_at_once() const;
   State Add(const FastTry& ended);
 
-  // These are of the tries at the last rung that told.
+  // These are of the tries at the last rung that counted.
   std::uint32_t looks() const { return looks_; }
   std::uint32_t found() const { return found_; }
   std::chrono::nanoseconds time() const { return time_; }

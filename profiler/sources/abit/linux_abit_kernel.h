@@ -14,7 +14,7 @@
 
 namespace tmprof::abit {
 
-// All calls on it and on its processes come from one thread at a time. It does not tell when
+// All calls on it and on its processes come from one thread at a time. It does not report when
 // processes run if it has no clock.
 std::unique_ptr<AbitKernel> MakeLinuxAbitKernel(std::unique_ptr<PageTableReader> reader,
                                                 std::unique_ptr<SwitchClock> clock = nullptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file by which the kernel's multi-generational LRU tells its generations and is made to age
+// The file by which the kernel's multi-generational LRU reports its generations and is made to age
 // them: /sys/kernel/debug/lru_gen (Documentation/admin-guide/mm/multigen_lru.rst, Linux 6.1).
 
 #pragma once

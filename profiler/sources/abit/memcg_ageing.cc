@@ -124,7 +124,7 @@ std::optional<PageCount> SumOf(const std::string& rollup, std::set<std::string> 
   return PageCount(kib / kKibPerPage);
 }
 
-// Reads a file of /proc that tells 64 bits of each page frame.
+// Reads a file of /proc that holds 64 bits for each page frame.
 class FrameFile {
  public:
   explicit FrameFile(const std::string& path) : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
@@ -152,7 +152,7 @@ class FrameFile {
 };
 
 // Before Linux 6.12, the walk of a memory node passes by page tables that the walk of another node
-// has just been at. True also if the kernel does not tell its number.
+// has just been at. True also if the kernel does not report its number.
 bool HidesTablesFromOtherNodes(const std::string& proc) {
   int major = 0;
   int minor = 0;
@@ -346,7 +346,7 @@ class LinuxMemcgAgeing final : public MemcgAgeing {
     return path == own_group_ ? held - std::min(held, own_resident_) : held;
   }
 
-  // True also if the kernel does not tell.
+  // True also if the kernel does not report it.
   bool HasRemovedGroups(const std::string& path) const {
     std::ifstream file(files_.cgroups + path + "/cgroup.stat");
     std::uint64_t count = 0;

@@ -77,7 +77,7 @@ class MemcgAgeing {
   virtual Status Age(const std::string& path) = 0;
 
   // Tells why bits are not to be cleared while processes of the group wait for memory. nullopt:
-  // they do not wait, or the kernel does not tell.
+  // they do not wait, or the kernel does not report it.
   virtual std::optional<std::string> Pressure(const std::string& path) = 0;
 
   virtual std::vector<AgeingReach> ReachOf(const std::string& path,

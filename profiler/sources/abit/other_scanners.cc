@@ -25,7 +25,7 @@ std::string NameIn(const fs::path& folder) {
 }
 
 // Calls `visit` with each entry until it returns true. False: never, or the folder cannot be read,
-// which `error` tells.
+// which `error` reports.
 template <typename Visit>
 bool AnyEntry(const fs::path& folder, std::error_code& error, Visit visit) {
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))

@@ -50,7 +50,7 @@ std::uint64_t FrameMask() {
 }
 
 // False: this process is in a PID namespace of its own. Its number there may be the one that it has
-// in the initial namespace, too, so that numbers alone do not tell. True if /proc does not say.
+// in the initial namespace, too, so that numbers alone decide nothing. True if /proc does not say.
 bool IsInInitialPidNamespace() {
   // PID_NS_INIT_INO of linux/nsfs.h; the kernel has had the number since 3.8.
   constexpr ino_t kInitial = 0xEFFFFFFC;

@@ -11,7 +11,7 @@
 namespace tmprof::abit {
 namespace {
 
-// They tell which node a region is on, or that it is on several.
+// They show which node a region is on, or that it is on several.
 constexpr std::size_t kMostFrames = 16;
 
 // Above this number of picks the older ones are halved.

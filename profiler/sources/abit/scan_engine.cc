@@ -86,7 +86,8 @@ constexpr std::size_t kMostFastCandidates = 256;
 // A page of 2 000 accesses a second is found by so many first reads in a row in one of 16 cases.
 constexpr int kFindsThatTell = 3;
 constexpr int kSessionsPerFind = 2;
-constexpr std::uint64_t kFewestFastPages = 8;  // that tell if clears of single pages take effect
+constexpr std::uint64_t kFewestFastPages =
+    8;  // enough to decide if clears of single pages take effect
 // A clear can take so long that hardly any try at a short rung counts. Sessions leave such a rung
 // out if fewer than one in kWorthARung of at least kTriesThatTellOfARung tries counted. One session
 // in kTriesTheRungAgain goes on to it all the same, as clears may be faster by now. The figures are
@@ -332,7 +333,7 @@ ScanEngine::Wait ScanEngine::WaitFor(ScanTarget& target, nanoseconds cpu, nanose
                                      MonotonicTime now, const RunningTime& running) {
   const nanoseconds left = cpu - running.cpu;
   const nanoseconds stay = target.pace.stay();
-  // If each stay on a CPU is that short, the switches at their ends tell the time well enough.
+  // If each stay on a CPU is that short, the switches at their ends give the time well enough.
   const bool short_stays = stay <= 2 * slack;
   const bool soon = left <= stay && !short_stays;
   if (!soon) {
@@ -371,8 +372,8 @@ bool ScanEngine::WaitsByCpu(ScanTarget& target, nanoseconds cpu, MonotonicTime n
   return true;
 }
 
-// A clear of a target that is off the CPU would always come right before it runs, and tell what it
-// does first. The clear waits for a random moment of its CPU time instead.
+// A clear of a target that is off the CPU would always come right before it runs, and show only
+// what it does first. The clear waits for a random moment of its CPU time instead.
 bool ScanEngine::IsItsTurn(ScanTarget& target, MonotonicTime now) {
   const std::optional<RunningTime> running = LadderClock(target, now);
   if (!running) return true;
@@ -467,7 +468,7 @@ bool ScanEngine::TryFastSomewhere(MonotonicTime now) {
 }
 
 // Pages that each first read of late has found are tried some times more often than others, whose
-// rates later reads tell. The order among equals is random.
+// rates are known from later reads. The order among equals is random.
 void ScanEngine::ChooseForFastTries(ScanTarget& target) {
   FastSession& session = target.fast;
   std::vector<FastCandidate>& candidates = session.candidates;
@@ -500,9 +501,9 @@ void ScanEngine::ChooseForFastTries(ScanTarget& target) {
   std::erase_if(session.pages, [&](const FastSession::Page&) { return !clearable[i++]; });
 }
 
-// Pages that each rung found but the last are tried at it again and again: two tries tell little of
-// them, and few pages may have a large part of all accesses. At most half of a session is theirs
-// while others wait.
+// Pages that each rung found but the last are tried at it again and again: two tries say little
+// about them, and few pages may have a large part of all accesses. At most half of a session is
+// theirs while others wait.
 void ScanEngine::ChooseFastestPages(FastSession& session, std::size_t rungs) {
   std::vector<FastSession::Fastest>& fastest = session.fastest;
   std::erase_if(fastest, [](const auto& each) { return each.at.block->dropped; });
@@ -872,7 +873,7 @@ void ScanEngine::FinishPlan(ScanTarget& target) {
 }
 
 // A program that is recorded from its start has hardly any memory when it is first visited. It
-// fills its memory, and then works with it: visits during the filling tell nothing of the work.
+// fills its memory, and then works with it: visits during the filling say nothing about the work.
 void ScanEngine::FollowGrowth(ScanTarget& target) {
   PageCount now;
   for (const BlockPtr& block : target.blocks) now += block->mapped;
@@ -1381,8 +1382,8 @@ std::vector<BlockPtr> ScanEngine::ReadyForWhole(ScanTarget& target,
   return ready;
 }
 
-// Ends an exposure that the next clear takes the bits of. A ladder that is cut short tells nothing
-// of how many bits are set again within one.
+// Ends an exposure that the next clear takes the bits of. A ladder that is cut short does not show
+// how many bits are set again within one.
 void ScanEngine::CutShort(ScanTarget& target, Block& block) {
   Abandon(block);
   block.in_ladder = false;

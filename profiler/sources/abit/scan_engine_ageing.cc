@@ -125,7 +125,7 @@ std::optional<ScanEngine::AgeingPlan> ScanEngine::PlanAgeing(ScanTarget& target,
   return plan;
 }
 
-// The kernel walks a target's page tables to tell what it has.
+// The kernel walks a target's page tables to report what it has.
 double ScanEngine::ForeignShareOf(const MemcgAgeing::Group& group) {
   std::set<Pid> in_group;
   for (const MemcgAgeing::Member& member : group.members) in_group.insert(member.pid);

@@ -169,7 +169,7 @@ struct FastSession {
   std::uint64_t seen_unset = 0;
 
   bool WaitsForNone() const { return candidates.empty() && fastest.empty(); }
-  // `page` has come to the end of its tries. Sixteen more tries tell its rate to about a fourth. A
+  // `page` has come to the end of its tries. Sixteen more tries give its rate to about a fourth. A
   // page that waits as a candidate has its turn in any case.
   void TryAgain(const Page& page) {
     constexpr std::uint8_t kMostOften = 8;
@@ -276,7 +276,7 @@ struct WholeNeed {
   PageCount refused;         // those of `in_need` that are locked: only clear_refs reaches them
   PageCount unjudged_pages;  // those of `pages`
 
-  // Those that are judged tell enough of the others.
+  // Enough entries are judged to estimate the others.
   bool tells() const { return entries - unjudged >= kEntriesThatTell; }
   bool is_worth_it() const {
     return kWorthWhole * in_need.value() >= (tells() ? pages - unjudged_pages : pages).value();

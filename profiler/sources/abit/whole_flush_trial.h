@@ -31,7 +31,7 @@ bool IsTold(const WholeFlushTrial& trial);
 
 // Says why flushes are not to be relied on; nullopt: they are.
 std::optional<std::string> DoubtOf(const WholeFlushTrial& trial);
-// True if all that is in doubt is what more tries may tell, at a time when CPUs are less busy.
+// True if more tries may settle all that is in doubt, at a time when CPUs are less busy.
 bool MayYetTell(const WholeFlushTrial& trial);
 
 // Runs a child that reads a few shared pages over and over, so that a CPU holds their translations,
@@ -40,7 +40,7 @@ bool MayYetTell(const WholeFlushTrial& trial);
 WholeFlushTrial TryWholeFlush(AbitKernel& kernel, const WholeFlushTrial& before = {},
                               const std::stop_token& stop = {});
 
-// Goes on with a trial that told nothing while others were busy: in a thread of its own, after a
+// Goes on with a trial that settled nothing while others were busy: in a thread of its own, after a
 // pause and then after others, each twice as long as the last, a few times.
 class WholeFlushRetrial {
  public:

@@ -36,7 +36,7 @@ class ClockSampler final : public PerfSampler {
   static constexpr double kMinRateHz = 1e-6;
 
   // Window of the stall share. The gate decides every 100 ms and needs less noise than 100 ms give.
-  // With few samples the window reaches further back: 16 samples tell a share to 12 % at worst.
+  // With few samples the window reaches further back: 16 samples give a share to 12 % at worst.
   static constexpr std::chrono::seconds kStallWindow{1};
   static constexpr double kEnoughForStall = 16;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which memory the interrupted program was waiting for, told from its code and registers. Pure.
+// Finds the memory that the interrupted program was waiting for, from its code and registers. Pure.
 
 #pragma once
 

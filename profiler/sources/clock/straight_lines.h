@@ -16,7 +16,7 @@ using ReadCode = std::function<std::size_t(std::uint64_t address, std::span<std:
 
 // Instructions of one straight line of code are executed equally often. A CPU completes the oldest
 // instruction and then takes the interrupt: samples at an address are those of the instruction
-// before it. Those that touch no memory tell how many samples executing an instruction of the line
+// before it. Those that touch no memory show how many samples executing an instruction of the line
 // takes, or the median of all, where there are next to none; what those that do touch memory have
 // beyond is taken for stalls, if it is beyond the noise.
 class StraightLines {

@@ -237,7 +237,7 @@ void DriverRegionEngine::Take(std::vector<tmprof_region_record>& aggregation) {
     const tmprof_tally tally{.looks = record.looks,
                              .references = record.references,
                              .first_accesses = record.references,
-                             .first_read_finds = 0,  // regions do not tell
+                             .first_read_finds = 0,  // regions do not report them
                              .at_risk_ns = record.at_risk_ns,
                              .first_read_ns = 0,
                              .later_read_ns = 0};

@@ -37,7 +37,7 @@ struct ExactTools {
 // what to install.
 Result<ExactTools> FindExactTools();
 
-// Runs a program of ours under the tracer, which tells whether this QEMU takes plugins.
+// Runs a program of ours under the tracer, which shows whether this QEMU takes plugins.
 Probe ProbeExact();
 
 // Refuses caches, prefetchers and stalls that cannot be modelled.

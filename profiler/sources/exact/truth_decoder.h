@@ -37,7 +37,7 @@ struct TruthTarget {
   std::string name;
   std::string command;
   bool exited = false;
-  std::vector<Mapping> mappings;  // ascending, disjoint; no stream tells them
+  std::vector<Mapping> mappings;  // ascending, disjoint; no stream reports them
 };
 
 // A page frame of physical memory.

@@ -186,7 +186,7 @@ Result<HardwareSetup> FindPebs(const std::filesystem::path& devices, const Event
   // address of the data (Intel SDM vol. 3B, "Precise Events That Supports Data Linear Address
   // Profiling"). libpfm4 knows the load latency event by this name from Haswell on.
   if (encode(kLoadLatency) && add(kLoadMisses, PrimeMissPeriod(rate))) {
-    // No stores beside them: of a store the kernel tells a hit or miss of the L1 alone
+    // No stores beside them: of a store the kernel reports only a hit or miss of the L1
     // (arch/x86/events/intel/ds.c, precise_datala_hsw()), which no access to memory is known by.
     setup.only_misses = true;
     setup.accesses_per_sample = PrimeMissPeriod(rate);

@@ -34,7 +34,7 @@ void RaiseOpenFileLimit() {
   rlimit limit{};
   TMPROF_CHECK(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
   limit.rlim_cur = limit.rlim_max;
-  // Refused by a sandbox at most; then the error of the open that fails tells of the limit.
+  // Refused by a sandbox at most; then the error of the open that fails names the limit.
   (void)::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
@@ -67,7 +67,7 @@ std::expected<UniqueFd, int> KernelPerfApi::Open(const perf_event_attr& attr,
   const long fd = ::syscall(SYS_perf_event_open, &copy, thread ? thread->value() : kAny,
                             cpu ? cpu->value() : kAny, -1, PERF_FLAG_FD_CLOEXEC);
   if (fd < 0) return std::unexpected(errno);
-  // The lowest free number is given first, so that it tells how many are in use. Raised before they
+  // The lowest free number is given first, so that it shows how many are in use. Raised before they
   // run out, for the sake of this process's other files, and not before they are needed, since a
   // command it launches inherits the limit.
   UniqueFd opened(static_cast<int>(fd));

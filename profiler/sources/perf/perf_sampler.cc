@@ -86,7 +86,7 @@ SourceEpoch PerfSampler::TakeEpoch() {
   TakeCounts(status);
   status.lost = std::exchange(lost_, 0);
   if (const auto lost = events_.LostSamples()) {
-    // An event that could not be read tells later.
+    // An event that could not be read reports its losses later.
     const std::uint64_t before = lost_samples_before_;
     lost_samples_before_ = std::max(before, *lost);
     status.lost = lost_samples_before_ - before;

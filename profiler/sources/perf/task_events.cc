@@ -128,8 +128,8 @@ Status TaskEvents::AttachThread(Tid thread, Family& family) {
   return {};
 }
 
-// Events are opened running, even while disabled on the whole: only then do FORK records tell
-// which of the threads that appear meanwhile have inherited them and must not be attached twice.
+// Events are opened running, even while disabled on the whole: only then do FORK records show which
+// of the threads that appear meanwhile have inherited them and must not be attached twice.
 Status TaskEvents::Attach(Pid process, Family& family, const Visit& visit) {
   std::set<Tid> attempted;
   for (bool found_new = true; found_new;) {

@@ -32,9 +32,8 @@ class TaskEvents {
   };
   using Visit = std::function<void(const PerfRecord&)>;
 
-  // The first event tells of forks and changes of code, too; all have the same sample_type and
-  // read_format.
-  // `counted` is counted beside them, in no ring; its read_format is filled in.
+  // The first event reports forks and changes of code, too; all have the same sample_type and
+  // read_format. `counted` is counted beside them, in no ring; its read_format is filled in.
   static Result<TaskEvents> Create(PerfApi& api, std::vector<Event> events, std::size_t ring_bytes,
                                    std::optional<NamedEvent> counted = std::nullopt);
 
@@ -50,8 +49,8 @@ class TaskEvents {
   std::vector<int> RingFds() const;
   bool HasEvents() const;
   // Samples that the kernel counts as lost, so far: those that found a ring full and those that the
-  // PMU told of. Unset unless the events' read_format is PERF_FORMAT_LOST: then records in the ring
-  // tell of the former alone.
+  // PMU reported. Unset unless the events' read_format is PERF_FORMAT_LOST: then records in the
+  // ring count only the former.
   std::optional<std::uint64_t> LostSamples() const;
   // Returns how often the counted event has happened since the last call, in all that is followed,
   // while enabled. Where the kernel had counters take turns, the count is scaled up to all the
