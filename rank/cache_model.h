@@ -17,7 +17,7 @@ struct CachedPages {
 
 // A line is still cached if, and only if, it is used again within the time in which the cache turns
 // over (Che et al., IEEE JSAC 20, 2002). The lines of a page have Gamma-distributed access rates.
-// The shape of the distribution is how evenly the lines are used, and accessed bits do not tell it.
+// The shape of the distribution is how evenly the lines are used, and accessed bits do not show it.
 class CacheModel {
  public:
   // nullopt: the cache has room for all lines of the pages, or for all but some that are hardly

@@ -130,7 +130,7 @@ class Curve {
   // Precondition: all groups have equal weights in the last estimate.
   struct Unknown {
     UnknownAccesses all;
-    // The part for targets of which too few blocks were looked at to tell how blocks differ.
+    // The part for targets of which too few blocks were looked at to know how blocks differ.
     UnknownAccesses unlike;
   };
   Unknown AccessesToUnknown(std::span<const PageKey> keys) const {

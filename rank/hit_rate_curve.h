@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes the hit rates that one state of the evidence tells. Only rank/ uses it.
+// Computes the hit rates that follow from one state of the evidence. Only rank/ uses it.
 
 #pragma once
 

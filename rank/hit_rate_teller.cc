@@ -12,7 +12,7 @@
 namespace tmprof {
 namespace {
 
-// History is told if at most one page in this many is unknown.
+// History is given if at most one page in this many is unknown.
 constexpr std::uint64_t kMostUnknown = 10;
 
 std::vector<PageCount> Ascending(std::span<const PageCount> capacities) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows a program's epochs and tells its hit rates with their errors.
+// Follows a program's epochs and estimates its hit rates with their errors.
 
 #pragma once
 
@@ -31,7 +31,7 @@ class HitRateTeller {
   const ChosenSpans& chosen() const { return chosen_; }
 
   // Returns one result for each capacity, in the order given. They cover all memory that the
-  // programs have, as far as the epochs tell.
+  // programs have, as far as the epochs show it.
   std::vector<HitRates> Tell() const;
 
  private:

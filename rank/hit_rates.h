@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The possible hit rates of a tier 1 of some capacities, as far as the evidence tells, and their
-// errors. docs/design/hit-rates.md derives them.
+// The possible hit rates of a tier 1 of some capacities, as far as they follow from the evidence,
+// and their errors. docs/design/hit-rates.md derives them.
 
 #pragma once
 
@@ -19,7 +19,7 @@ struct HitRate {
   double low = 0;
   double high = 1;
 
-  // The value is not told if the interval is wider than 20 points, because too little was seen.
+  // The value is not shown if the interval is wider than 20 points, because too little was seen.
   static constexpr double kWidestTold = 0.2;
   bool is_told() const { return high - low <= kWidestTold; }
 };

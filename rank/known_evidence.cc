@@ -49,7 +49,7 @@ void KnownEvidence::LookAtSampled(const EpochProfile& epoch) {
       epoch.sources.empty() || std::ranges::any_of(epoch.sources, [](const SourceStatus& source) {
         return source.role == SourceRole::kSamples;
       });
-  // Samples of time tell no misses, however many there are.
+  // Samples of time count no misses, however many there are.
   if (samples_of_time_) evidence_ = {};
   if (enough_are_looked_at_ || samples_of_time_ || !(samples_ || may_be_sampled)) return;
   PartedEvidence of_epoch;

@@ -17,8 +17,8 @@ namespace tmprof {
 
 class KnownEvidence {
  public:
-  // `models_cache`: a model of the last-level cache tells which accesses reach memory if too few of
-  // them were sampled.
+  // `models_cache`: a model of the last-level cache estimates which accesses reach memory if too
+  // few of them were sampled.
   explicit KnownEvidence(bool models_cache = false) : models_cache_(models_cache) {}
 
   void Look(const EpochProfile& epoch);
@@ -33,7 +33,7 @@ class KnownEvidence {
   // with pages have them, else accessed bits, samples or both, else exact accesses of some epochs.
   RankSource Best() const;
   // True if enough accesses to memory, of pages whose accessed bits were read at some time, were
-  // sampled to tell what access rates are worth.
+  // sampled to estimate what access rates are worth.
   bool SamplesTellMemory() const;
   // True if samples do, or a cache is modelled, and the rank model estimates rates.
   bool TellsMemory(RankModel model) const;
@@ -58,7 +58,7 @@ class KnownEvidence {
 
   bool models_cache_;
   std::uint64_t epochs_ = 0;
-  std::uint64_t with_misses_ = 0;     // epochs that tell them
+  std::uint64_t with_misses_ = 0;     // epochs in which they are known
   std::uint64_t without_misses_ = 0;  // epochs with accesses, and no model
   std::uint64_t with_pages_ = 0;
   std::uint64_t with_accesses_ = 0;     // epochs of those with pages

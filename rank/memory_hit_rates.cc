@@ -20,7 +20,7 @@
 namespace tmprof {
 namespace {
 
-// This many draws tell a standard deviation to a tenth.
+// This many draws give a standard deviation to a tenth.
 constexpr int kMemoryDraws = 64;
 constexpr std::uint64_t kSeed = 1;
 // The model has errors of its own: worths of pages of one rate do not follow a Gamma distribution,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes the hit rates of accesses to memory that one state of the evidence tells. Only rank/
-// uses it.
+// Computes the hit rates of accesses to memory that follow from one state of the evidence. Only
+// rank/ uses it.
 
 #pragma once
 
@@ -15,7 +15,7 @@
 namespace tmprof {
 
 // Returns one result for each capacity, without history. It has no rates if neither samples nor a
-// model of the cache tell what access rates are worth. `rows` are parallel to those of `rated`.
+// model of the cache show what access rates are worth. `rows` are parallel to those of `rated`.
 std::vector<HitRates> MemoryHitRatesOf(const RatedRows& rated, std::span<const MemoryRow> rows,
                                        const MemoryScale& scale,
                                        std::span<const PageCount> capacities);

@@ -18,7 +18,7 @@ namespace {
 constexpr std::array<std::string_view, 5> kDropped = {"served_by_cache", "not_demand", "uncached",
                                                       "unknown_source", "no_address"};
 
-// Returns the first of them: two samplers at once would tell the same accesses twice.
+// Returns the first of them: two samplers at once would count the same accesses twice.
 auto FindSampler(const std::vector<SourceStatus>& sources) {
   return std::ranges::find_if(sources, [](const SourceStatus& source) {
     return source.state == SourceState::kActive && source.accesses_per_sample;

@@ -10,7 +10,7 @@
 
 namespace tmprof {
 
-// Returns whether the epoch has samples that tell where time was spent.
+// Returns whether the epoch has samples that show where time was spent.
 bool HasSamplesOfTime(const EpochProfile& epoch);
 
 struct SamplePairs {
@@ -31,15 +31,15 @@ class SampleScale {
  public:
   void Look(const EpochProfile& epoch);
 
-  // Returns the value of the latest epoch that tells it. nullopt: no epoch did, or the samples of
+  // Returns the value of the latest epoch that has one. nullopt: no epoch did, or the samples of
   // two samplers, or samples of time, were added up with them.
   std::optional<double> accesses_per_sample() const {
     return is_mixed_ ? std::nullopt : accesses_per_sample_;
   }
-  // True if some samples tell where time was spent.
+  // True if some samples show where time was spent.
   bool has_samples_of_time() const { return has_samples_of_time_; }
   const SamplePairs& pairs() const { return pairs_; }
-  // nullopt: no epoch tells a count.
+  // nullopt: no epoch has a count.
   std::optional<CountedMisses> counted() const {
     return counted_.cpu_seconds > 0 ? std::optional(counted_) : std::nullopt;
   }
@@ -59,15 +59,15 @@ class MemoryTraffic {
   struct Told {
     double accesses_per_second = 0;        // to memory, of CPU time of all targets
     std::optional<std::uint64_t> samples;  // that tell it; nullopt: a counter does
-    // True if a counter told it, which counts loads alone.
+    // True if it is from a counter, which counts loads alone.
     bool is_counted() const { return !samples; }
     // Returns how much longer the programs run, as a part of their CPU time, if each access takes
     // `seconds` longer and no two overlap. Accesses that no sampler sees (prefetches; stores, by
     // PEBS) are left out.
     double CostOf(double seconds) const { return accesses_per_second * seconds; }
   };
-  // nullopt: no target ran while a sampler or a counter of misses was on, or no sampler told what a
-  // sample stands for.
+  // nullopt: no target ran while a sampler or a counter of misses was on, or no sampler reported
+  // what a sample stands for.
   std::optional<Told> Tell() const;
   // Returns the CPU time of all targets in all epochs, sampled or not.
   double cpu_seconds() const { return all_seconds_; }

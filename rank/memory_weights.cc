@@ -67,7 +67,7 @@ constexpr double kErrorOfChance = 0.4;
 constexpr std::array kOneLinePages = {0.0, 2.0, 4.0, 8.0};
 
 // A model's total of misses is off by this factor, as a standard deviation of its logarithm. An
-// access that an accessed bit tells may be a burst that brings many lines: on real programs a visit
+// access that an accessed bit shows may be a burst that brings many lines: on real programs a visit
 // brings 1 to 60 (docs/design/memory-model.md).
 constexpr double kErrorOfTotal = 4;
 

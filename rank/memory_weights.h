@@ -23,7 +23,7 @@ struct MemoryRow {
   TargetId target;  // or the name of a file that several processes map
   SampledPages seen;
   // False: none of their accessed bits was read, so that their rate is that of any page. Such rows
-  // exist because they were sampled, and do not tell what a rate is worth.
+  // exist because they were sampled, and do not show what a rate is worth.
   bool looked_at = true;
   // CPU time in which the target accesses its pages at their rates. Only its ratio to that of other
   // rows matters, because their pages are in one cache. A file's is made of its mappers' CPU time
@@ -40,7 +40,7 @@ struct MemoryScale {
   // is modelled if samples are too few.
   std::optional<double> llc_bytes = std::nullopt;
   SamplePairs pairs = {};  // tell how evenly the lines of pages are used
-  // Misses of the looked-at pages. They also tell how evenly lines are used, and how many accesses
+  // Misses of the looked-at pages. They also show how evenly lines are used, and how many accesses
   // reach memory at all. nullopt: they were not counted.
   std::optional<CountedMisses> counted = std::nullopt;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the rows of a table that tell of the same memory: each process that maps a page of a shared
-// file has a row of its own.
+// Finds the rows of a table that are about the same memory: each process that maps a page of a
+// shared file has a row of its own.
 
 #pragma once
 

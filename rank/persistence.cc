@@ -15,7 +15,7 @@ constexpr double kLearnedHalfLifeSeconds = 60;
 // Standard deviation of the logarithm of the time, before anything is learned.
 constexpr double kAssumedSpread = 2;
 // Pages that are cleared together err together, in that their clear or their reads were told too
-// early or too late: so many of them tell as much as one would alone.
+// early or too late: so many of them are as much evidence as one would be alone.
 constexpr double kErrTogether = 16;
 // However long a program was steady, it may change now: no assumed time gets further ahead of
 // another one, in units of log-likelihood.

@@ -15,7 +15,7 @@ class Persistence {
  public:
   // Assumed while no page was probed twice.
   static constexpr double kAssumedSeconds = 60;
-  // Assumed while no page was probed at all: a half-life of 6 s. Samples do not tell of changes.
+  // Assumed while no page was probed at all: a half-life of 6 s. Samples do not show changes.
   static constexpr double kAssumedSecondsOfSamples = 8.7;
 
   // Tells that so much time has passed since the last call.

@@ -156,16 +156,16 @@ class Ranker {
   // Returns the number of 2 MiB blocks for which it is remembered if they are streamed through.
   std::size_t stream_blocks() const { return streams_.blocks(); }
 
-  // True if the remembered evidence tells what access rates are worth: accessed bits, and enough
+  // True if the remembered evidence shows what access rates are worth: accessed bits, and enough
   // samples of accesses to memory by their pages, or a cache to model.
   bool TellsMemory() const;
   // True if all that is remembered is samples of accesses to memory.
   bool MemorySamplesAlone() const;
-  // False if some samples tell where time was spent: kMemory goes by none of them then.
+  // False if some samples show where time was spent: kMemory goes by none of them then.
   bool SamplesAreOfMemory() const { return !scale_.has_samples_of_time(); }
 
-  // Rows of one page joined, as far as the last epoch absorbed tells: `evidence` gets one row for
-  // each page, and `times` the clocks of files. Keys of shared pages are their names.
+  // Rows of one page joined, as far as the last epoch absorbed shows it: `evidence` gets one row
+  // for each page, and `times` the clocks of files. Keys of shared pages are their names.
   EvidenceTable ByPage(EvidenceTable evidence, TargetTimes& times) const {
     return pages_.ByPage(std::move(evidence), times_, times);
   }
@@ -182,9 +182,9 @@ class Ranker {
   // Returns the unknown resident pages, by target. Empty if there is no rate model: for kSum, and
   // for exact sources.
   std::vector<UnknownPages> PagesUnknown(RankSource source) const;
-  // The hit rates that the evidence so far tells, one for each capacity, without history
-  // (judged_history.h). They speak for the known pages and for these unknown ones. Empty where
-  // there is no rate model.
+  // Returns the hit rates that follow from the evidence so far, one for each capacity, without
+  // history (judged_history.h). They speak for the known pages and for these unknown ones. Empty
+  // where there is no rate model.
   std::vector<HitRates> HitRatesAt(RankSource source, std::span<const PageCount> capacities,
                                    std::vector<UnknownPages> unknown) const;
 

@@ -15,10 +15,10 @@
 namespace tmprof {
 
 enum class RankWeight : std::uint8_t {
-  kMemory,      // accesses to memory: those that no cache serves
-  kAccesses,    // all accesses
-  kStall,       // time for which accesses to memory stall a program; no source tells it yet
-  kReferences,  // accesses as accessed bits alone tell them
+  kMemory,    // accesses to memory: those that no cache serves
+  kAccesses,  // all accesses
+  kStall,  // time for which accesses to memory stall a program; no source has evidence for it yet
+  kReferences,  // accesses estimated from accessed bits alone
 };
 
 std::string_view Name(RankWeight weight);  // "memory", "accesses", "stall", "references"
@@ -47,11 +47,11 @@ struct RankBasis {
 
 // Evidence that is there.
 struct TellingEvidence {
-  bool memory = false;  // tells accesses to memory (RankSource::kMemory)
+  bool memory = false;  // counts accesses to memory (RankSource::kMemory)
   bool misses = false;  // all epochs with pages counted misses (RankSource::kMisses)
   // All samples are of accesses to memory, and no accessed bits were read.
   bool memory_samples_alone = false;
-  RankSource accesses = RankSource::kCombined;  // tells all accesses best
+  RankSource accesses = RankSource::kCombined;  // the best evidence of all accesses
   // Set unless one of the first three is, or the rank model estimates no rates.
   std::string why_no_memory{};
 };
@@ -61,7 +61,7 @@ enum class RankUse : std::uint8_t {
   kPlace,  // a policy's ranking: estimates come first, which is all that it has when it is in use
 };
 
-// Chooses evidence for `weight`, which is not kStall. Without any that tells accesses to memory,
+// Chooses evidence for `weight`, which is not kStall. Without any evidence of accesses to memory,
 // scores count all accesses.
 RankBasis BasisOf(RankWeight weight, const TellingEvidence& evidence, RankUse use);
 

@@ -47,7 +47,7 @@ std::size_t FirstReaching(const std::vector<double>& grid, double rate) {
   return static_cast<std::size_t>(std::ranges::lower_bound(grid, rate) - grid.begin());
 }
 
-// Rates that no bit tells may be those of the first read's limit, or anything above.
+// Rates that no bit shows may be those of the first read's limit, or anything above.
 Readings ReadingsOf(const RateFit& fit, const std::vector<double>& rates) {
   const std::vector<double>& grid = fit.mixture.rates();
   Readings readings;

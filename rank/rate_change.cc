@@ -31,11 +31,11 @@ constexpr double kSpeaksForAChange = 1.5;
 
 // Blur of the likelihoods from which it is learned how long rates last: standard deviation of the
 // logarithm of the rate, a factor of two. Pages of programs that never change are found a little
-// sooner or later than their rates tell.
+// sooner or later than their rates predict.
 constexpr double kBlur = 0.7;
 
 // Tells how likely one piece of evidence is at the rates that another leaves, and at rates drawn
-// anew, up to a factor of the piece's own. Also tells which rate both leave.
+// anew, up to a factor of the piece's own. Also returns the rate that both leave.
 class Predictions {
  public:
   struct Prediction {
@@ -135,7 +135,7 @@ class RowOf {
   std::size_t at_ = 0;
 };
 
-// Returns the targets, ascending, that the table tells accessed bits of.
+// Returns the targets, ascending, whose accessed bits were read in the table.
 std::vector<TargetId> ProbedTargets(const EvidenceTable& table, const RateView& view) {
   std::vector<TargetId> probed;
   for (std::size_t row = 0; row < table.size(); ++row) {

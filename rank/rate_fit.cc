@@ -42,11 +42,11 @@ constexpr double kSaturatedBand = 2;  // times that time and below: the bits are
 // Entries that must be expected above the limit: chance, and the flat pseudo-observations, put a
 // part of one there in any program.
 constexpr double kLeastUntold = 1;
-// This many tried pages near the limit tell how the rates of the other pages there are distributed,
+// This many tried pages near the limit show how the rates of the other pages there are distributed,
 // because the scanner chooses the pages to try by their first reads alone. With 30 to 100 such
 // pages, two of six intervals of a zipf missed the truth (HitRatesMonteCarlo).
 constexpr double kTriedThatTell = 120;
-// Pages that each try found set may be so many times as fast as the tries can tell.
+// Pages that each try found set may be so many times as fast as the tries can resolve.
 constexpr double kBeyondFastTries = 2;
 
 // The response is learned from unsaturated pages if these hold samples enough, and believed to be
@@ -146,8 +146,8 @@ std::map<double, double> ShortestTimes(const std::vector<RateKind>& kinds) {
 }
 
 // Per entry size, the rate of a base page above which each first read finds its entry: two accesses
-// in the time to that read, the mean over all that found one. Where the trace does not say which
-// reads found, the shortest times tell.
+// in the time to that read, the mean over all that found one. If the trace does not say which reads
+// found, the shortest times decide.
 std::map<double, double> LimitsOfFirstReads(const std::vector<RateKind>& kinds,
                                             const std::map<double, double>& shortest) {
   struct Sum {
@@ -190,7 +190,7 @@ constexpr double kHardlyAny = 0.05;
 constexpr double kNearLimit = 0.25;
 
 // Returns the entry sizes whose pages without a fast try may be faster than the first read can
-// tell. `mixture` lacks rates that few pages may show by chance.
+// resolve. `mixture` lacks rates that few pages may show by chance.
 std::vector<UntoldRates> FindUntold(const std::vector<RateKind>& kinds, const Mixture& mixture,
                                     const std::map<double, double>& limits) {
   std::vector<UntoldRates> untold;
@@ -314,8 +314,8 @@ std::vector<double> Powers(const std::vector<double>& rates, double exponent) {
 // is unbiased, because bits and samples are independent given the rate.
 SampleResponse LearnResponse(const std::vector<RateKind>& kinds, const Mixture& by_bits,
                              const std::map<double, double>& shortest) {
-  // Fast tries tell rates that all look alike at the first read. Such pages are often in the cache,
-  // and get fewer samples than their accesses are worth.
+  // Fast tries distinguish rates that all look alike at the first read. Such pages are often in the
+  // cache, and get fewer samples than their accesses are worth.
   const auto unsaturated = [&](const RateKind& kind) {
     const auto it = shortest.find(EntryPages(kind));
     return kind.looked_at() && (it == shortest.end() || kind.finds() <= 0 ||

@@ -115,7 +115,7 @@ class Mixture {
   std::vector<Points> possible_;  // outside, a kind's likelihood is 0
 };
 
-// Rates so near the first read's limit, or above it, that the bits tell no difference between them.
+// Rates so near the first read's limit, or above it, that the bits do not distinguish them.
 struct UntoldRates {
   double entry_pages;  // base pages of the entries that they are rates of
   double from;         // accesses per second of a base page
@@ -128,7 +128,7 @@ struct UntoldRates {
 struct RateFit {
   Mixture mixture;
   SampleResponse response;
-  // Entry sizes whose pages are so fast in part, without fast tries that would tell more.
+  // Entry sizes whose pages are so fast in part, without fast tries that would resolve them.
   std::vector<UntoldRates> untold;
   // Some pages are faster than that, and all fast tries find them; 0: none are.
   double fast_limit;

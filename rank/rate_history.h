@@ -47,7 +47,7 @@ class RateHistory {
   // accesses out.
   AccessEstimates Estimate(const std::function<void(const PartOfStep&)>& visit = nullptr) &&;
 
-  // `questions` tell of the targets and the steps as they were added.
+  // `questions` name the targets and the steps in the order in which they were added.
   ChanceBounds EstimateChances(ChanceQuestions questions, const VisitChances& visit) &&;
 
  private:

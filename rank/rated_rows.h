@@ -36,8 +36,8 @@ struct RatedRow {
   double score_seconds = 0;
   // False: the target had exited before the last epoch.
   bool is_there = true;
-  // Address samples, and the time in which each base page could be sampled, whatever the rates
-  // were told by.
+  // Address samples, and the time in which each base page could be sampled, whatever evidence the
+  // rates are from.
   double samples = 0;
   double watched_seconds = 0;
 };
@@ -49,7 +49,7 @@ struct RatedRows {
 
   PageCount unknown_pages() const { return SizeOf(unknown); }
 
-  // False: all targets have exited; what they left is all that there is to tell of.
+  // False: all targets have exited; they left all the evidence that there is.
   bool any_is_there() const { return std::ranges::any_of(rows, &RatedRow::is_there); }
 
   PageCount pages() const {

@@ -17,7 +17,7 @@ constexpr int kDraws = 32;
 // The model errs itself: times are known to a quarter of an octave, and rates to a step of the
 // grid. docs/design/hit-rates.md has the error.
 constexpr double kModelError = 0.02;
-// A rate that no bit tells may be so many times what it is taken for. This is a choice: nothing was
+// A rate that no bit shows may be so many times what it is taken for. This is a choice: nothing was
 // measured.
 constexpr double kBeyondLimit = 16;
 // Rates that all fast tries find, and rates above this one, may be so many times what they are
@@ -26,7 +26,7 @@ constexpr double kBeyondLimit = 16;
 constexpr double kBelievedOfTries = 40'000;
 constexpr double kBeyondFastLimit = 4;
 
-// Draws as many groups as there are, with replacement, and tells how often each was drawn. The
+// Draws as many groups as there are, with replacement, and returns how often each was drawn. The
 // draws are the same in every run.
 class GroupDraws {
  public:

@@ -18,7 +18,7 @@
 
 namespace tmprof {
 
-// Fewer groups tell nothing about how groups differ.
+// Fewer groups do not show how groups differ.
 inline constexpr std::size_t kLeastGroups = 8;
 inline constexpr std::uint64_t kBlockPages = 512;  // a scanner clears and reads these at once
 
@@ -66,8 +66,8 @@ class RateColumns {
 // Estimates the hit rates from all evidence again, with other rates than the grid's.
 using EstimateFromRates = std::function<std::vector<double>(const RateColumns& rates)>;
 
-// Widens the intervals if untried pages may be faster than the first read can tell: their rates may
-// be anything from its limit to far above it.
+// Widens the intervals if untried pages may be faster than the first read can resolve: their rates
+// may be anything from its limit to far above it.
 void WidenByUntoldRates(const RateFit& fit, const EstimateFromRates& estimate,
                         std::vector<HitRate>& rates);
 

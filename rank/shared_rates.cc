@@ -18,7 +18,7 @@ constexpr double kAccessesAssumed = 1;
 constexpr double kVarianceAssumed = 1 / kAccessesAssumed;
 constexpr int kMostRounds = 40;
 constexpr double kSettled = 0.005;  // change of an activity from one round to the next
-// This many pieces of a file tell the activities of 16 mappers to 3 % if each piece had one access.
+// This many pieces of a file give the activities of 16 mappers to 3 % if each piece had one access.
 constexpr std::size_t kMostPieces = 16'384;
 
 // Walks along the pieces with the mappings that are open there.
@@ -63,7 +63,7 @@ std::span<const SharedRates::Edge> EdgesIn(const PageMappers::File& file,
   return {first, end};
 }
 
-// Pieces that tell how active mappers are beside each other: two of them were watched, and accesses
+// Pieces that show how active mappers are beside each other: two of them were watched, and accesses
 // were found.
 std::vector<std::uint32_t> ThoseThatTell(const PageMappers::File& file,
                                          const SharedRates::SeenByPiece& seen) {

@@ -22,7 +22,7 @@ namespace tmprof {
 // its activity. In terms of that clock, all mappers' evidence is of one rate.
 class SharedRates {
  public:
-  // A row tells of a mapper's accesses to a piece.
+  // A row holds the evidence of a mapper's accesses to a piece.
   struct Seen {
     std::uint32_t mapper = 0;
     // An open Edge holds the mapper on this piece, and the time watched, too.
@@ -43,7 +43,7 @@ class SharedRates {
     std::vector<Seen> seen;
     std::vector<std::size_t> first;  // one per piece, and one more: places in `seen`
     std::vector<Edge> unseen;        // ascending by piece; they close what they open
-    // Each mapper has the time in which samples that tell its activity watched each page.
+    // Each mapper has the time in which samples that show its activity watched each page.
     std::vector<double> watched;
 
     std::span<const Seen> Of(std::size_t piece) const {

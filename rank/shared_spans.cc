@@ -97,7 +97,7 @@ void AddUnseen(const PageMappers& mappers, const PageMappers::File& file, const 
             });
 }
 
-// Returns true for files in which accessed bits tell the activities of mappers, instead of samples:
+// Returns true for files in which accessed bits show the activities of mappers, instead of samples:
 // there is more evidence of them.
 std::vector<bool> GoesByBits(const PageMappers& mappers, const EvidenceTable& table,
                              RankSource source) {

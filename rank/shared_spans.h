@@ -98,7 +98,8 @@ class SharedSpans {
   }
   bool Sees(std::uint32_t at) const { return view_.Sees(table_.evidence[mappers_.rows()[at].row]); }
   TargetSteps StepsOf(std::size_t file, std::vector<double>& watched) const;
-  // Overwrites `steps` with what all mappers tell of a piece. `walks`: those of the file so far.
+  // Overwrites `steps` with the evidence of all mappers about a piece. `walks`: those of the file
+  // so far.
   void Join(std::size_t piece, MappingWalks& walks, std::span<RateEvidence> steps) const;
 
   const EvidenceTable& table_;

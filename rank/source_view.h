@@ -35,7 +35,7 @@ class RateView {
   bool Sees(const Evidence& evidence) const {
     return (use_bits_ && evidence.looks > 0) || (sees_samples_ && evidence.samples() > 0);
   }
-  // Reads that came late keep no time, and tell nothing.
+  // Reads that came late keep no time, and are no evidence.
   bool TellsOfBits(const Evidence& evidence) const {
     return (timed_ ? evidence.all_page_seconds_at_risk() : evidence.looks) > 0;
   }

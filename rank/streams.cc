@@ -13,9 +13,9 @@ namespace {
 constexpr std::size_t kFewestPages = 16;
 // Visits from which the pages' own rates are learned before any is predicted.
 constexpr std::uint64_t kVisitsToLearn = 3;
-// Blocks to either side that tell of a block, too.
+// Blocks to either side that are evidence about a block, too.
 constexpr std::uint64_t kNeighbours = 2;
-// Predicted visits, and first accesses in them, without which nothing is told.
+// Predicted visits, and first accesses in them, without which no share is given.
 constexpr double kFewestScored = 4;
 constexpr double kFewestFinds = 64;
 // A page is found soon if that takes at most this part of the mean time between accesses. A stream
@@ -26,7 +26,7 @@ constexpr double kSoon = 1.0 / 32;
 // block is taken to be used in bursts, from the second one on in nothing else.
 constexpr double kSoonOfStreams = 0.25;
 constexpr double kSoonOfBursts = 0.75;
-// If chance has more of the finds soon, visits are too short to tell.
+// If chance has more of the finds soon, visits are too short to decide.
 constexpr double kMostSoonByChance = 0.75;
 // Older visits weigh half after so many.
 constexpr std::uint64_t kVisitsKept = 64;
@@ -131,7 +131,7 @@ void Streams::LookAtBlock(const PageColumns& pages, std::size_t begin, std::size
     const auto found = static_cast<double>(pages.first_accesses[i]);
     const double seconds = pages.time_at_risk[i].seconds();
     if (predicts) {
-      // The page's own rate, drawn to the block's by as much as one find tells.
+      // The page's own rate, drawn to the block's by as much as one find is worth.
       const double rate = (block.finds[page] + 1) / (block.seconds[page] + seconds_of_find);
       predicted += rate * seconds;
       looked_at += 1;

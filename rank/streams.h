@@ -11,10 +11,10 @@
 // Statistical Models Based on Counting Processes, II.4). If all of R pages are always found
 // together, it is R times as much.
 //
-// Three things are not told: streams that come back within every visit, which part of a huge page
+// Three cases are not decided: streams that come back within every visit, which part of a huge page
 // or region is a stream, and the order in which pages of a block are accessed. A block may have
 // pages that are all used at random, in bursts with long rests between. How soon its pages are
-// found again tells it from a stream.
+// found again distinguishes it from a stream.
 
 #pragma once
 
@@ -39,10 +39,10 @@ inline constexpr double kHiddenOfStream = 61.0 / 64;
 
 inline constexpr std::size_t kStreamBlock = 512;  // pages that are found together or not at all
 
-// The shares of accesses that are of streams, as they were told at some time.
+// The shares of accesses that are of streams, as they were estimated at some time.
 class StreamShares {
  public:
-  // Returns that of the accesses to these pages, in [0, 1]; 0 where nothing tells.
+  // Returns that of the accesses to these pages, in [0, 1]; 0 if there is no evidence.
   double Of(PageKey first, PageCount pages) const;
 
  private:
@@ -56,8 +56,8 @@ class StreamShares {
 
 class Streams {
  public:
-  // Epochs come oldest first. Records without time tell nothing. A huge page or region tells
-  // nothing of its pages, and what was known of their blocks is forgotten.
+  // Epochs come oldest first. Records without time are no evidence. A huge page or region is no
+  // evidence about its pages, and what was known of their blocks is forgotten.
   void Look(const EpochProfile& epoch);
 
   // Evidence from before the next epoch keeps so much of its weight. A block is forgotten if next
@@ -66,8 +66,8 @@ class Streams {
   // Forgets all other targets. Precondition: `live` ascends.
   void ForgetAllBut(std::span<const TargetId> live);
 
-  // Returns those of each block, told by it and its neighbours: an array is mostly larger than one
-  // block.
+  // Returns those of each block, estimated from it and its neighbours: an array is mostly larger
+  // than one block.
   StreamShares Shares() const;
   std::size_t blocks() const { return blocks_.size(); }  // remembered blocks
 

@@ -89,7 +89,7 @@ class TotalRanker {
   // Returns that of Estimate(kMemory), at its cost. False without a cache to model.
   bool CacheIsRefuted() const;
   // Oldest first; empty before anything was absorbed. At most 32 steps of 8 bytes a row.
-  // Precondition: kRate and no exact source. Counts are of their own epoch, which tells them.
+  // Precondition: kRate and no exact source. Counts are of their own epoch, which has them.
   std::vector<StepEstimates> EstimateOverTime(RankSource source) const;
 
   // `visit` gets the chances of each row that the source sees, ascending, of the targets asked
