@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lays out an arena by what was counted of each object, and tells how its accesses would spread:
-// the hot objects may lie on a few of its pages.
+// Lays out an arena by what was counted of each object, and estimates how its accesses would
+// spread: the hot objects may lie on a few of its pages.
 
 #pragma once
 

@@ -42,7 +42,7 @@ std::vector<CapacityCurve::Point> PointsOf(const CapacityCurve& curve) {
 
 // Makes hit rates rise with the capacity: a larger tier 1 holds all pages of a smaller one. Hit
 // rates of two capacities are estimated apart, and a falling one is an error. Hit rates that are
-// not told are left out.
+// not known well enough are left out.
 void LetRise(std::vector<CapacityCurve::Point>& points, std::optional<HitRate> HitRates::* rate) {
   HitRate most{.value = 0, .low = 0, .high = 0};
   for (CapacityCurve::Point& point : points) {
@@ -89,7 +89,7 @@ std::string WhyNotEstimated(const CapacityCurve& curve) {
 }
 
 // The pages that are ranked at the end of a trace are known only there. A first pass finds them,
-// and a second one tells the hit rates.
+// and a second one computes the hit rates.
 Status TellEstimated(const Trace& trace, CapacityCurve& curve) {
   const RankSource by = *curve.options.by;
   Ranker::Options options = curve.options.ranker;
@@ -159,7 +159,7 @@ std::optional<CapacityCurve::Capacity> CapacityCurve::CapacityFor(double hit_rat
       return Capacity{.pages = here.capacity, .is_bound = true};
     }
     const HitRates& before = points[i - 1].rates;
-    // No ranking tells which unknown page is the next.
+    // No ranking decides which unknown page is the next.
     if (rate == &HitRates::attainable && here.capacity > whole) return std::nullopt;
     const double part =
         (hit_rate - (before.*rate)->value) / ((here.*rate)->value - (before.*rate)->value);

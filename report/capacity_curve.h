@@ -45,7 +45,7 @@ struct CapacityCurve {
   };
   struct Capacity {
     PageCount pages;
-    // Less may do, because no smaller capacity is told.
+    // Less may do, because no smaller capacity is known.
     bool is_bound = false;
     friend bool operator==(const Capacity&, const Capacity&) = default;
   };
@@ -66,11 +66,11 @@ struct CapacityCurve {
   PageCount size() const { return resident.value_or(whole); }
   // True if any point has such a hit rate, told or not.
   bool Knows(std::optional<HitRate> HitRates::* rate) const;
-  // True if enough was seen to tell all there are.
+  // True if enough was seen to know all there are.
   bool IsAllTold(std::optional<HitRate> HitRates::* rate) const;
   // The hit rate that CapacityFor() goes by: this ranking's, if it is known.
   std::optional<HitRate> HitRates::* rate_of_capacity() const;
-  // Returns the smallest capacity with this hit rate, from a line between points that are told.
+  // Returns the smallest capacity with this hit rate, from a line between points that are known.
   // nullopt: only the whole is known to have it.
   std::optional<Capacity> CapacityFor(double hit_rate) const;
 };
@@ -87,8 +87,8 @@ inline constexpr CapacitySeries kCapacitySeries[] = {
     {"history", "history", &HitRates::history},
 };
 
-// A page that several processes map counts once. Refuses to tell accesses from samples alone, and
-// what ChooseBasis() refuses. Reads the trace up to five times.
+// A page that several processes map counts once. Refuses to estimate accesses from samples alone,
+// and what ChooseBasis() refuses. Reads the trace up to five times.
 Result<CapacityCurve> MakeCapacityCurve(const Trace& trace, const CapacityCurveOptions& options);
 
 std::string CapacityCurveText(const CapacityCurve& curve, TextWidth width = {});

@@ -104,7 +104,7 @@ void DrawIntervals(const CapacityCurve& curve, std::optional<HitRate> HitRates::
   cairo_fill(context);
 }
 
-// Points that are not told leave a gap.
+// Points that are not known leave a gap.
 void DrawHitRates(const CapacityCurve& curve, std::optional<HitRate> HitRates::* rate,
                   const LineStyle& style, Canvas& canvas) {
   cairo_t* context = canvas.context();

@@ -115,7 +115,7 @@ std::string CdfText(const Cdf& cdf, std::size_t width_columns, TextWidth width) 
   // The bar takes the width that the table leaves, and at least enough to tell eighths.
   const std::size_t bar_width = std::clamp<std::size_t>(width_columns, 70, 120) - 62;
   if (shown != nullptr) {
-    const std::size_t bar_columns = bar_width + 2;  // a bar without its middle tells nothing
+    const std::size_t bar_columns = bar_width + 2;  // a bar without its middle shows nothing
     columns.push_back({std::string(Name(shown->by)), kLeft, kThird, bar_columns});
   }
   TextTable table(columns);

@@ -12,7 +12,7 @@
 
 namespace tmprof {
 
-// "68.2 % [60.1, 76.3]"; the value is a question mark if too little was seen to tell it. "-": it is
+// "68.2 % [60.1, 76.3]"; the value is a question mark if too little was seen to know it. "-": it is
 // unknown.
 std::string WithInterval(const std::optional<HitRate>& rate);
 
@@ -24,7 +24,7 @@ std::string CacheIsRefuted(std::uint64_t llc_bytes);
 // Returns the line that says what the hit rates take unknown pages for; "" if there are none.
 std::string NoteOfUnknown(const HitRates& rates);
 
-// Has the value, the interval, and `told`, which is false if too little was seen to tell the value.
+// Has the value, the interval, and `told`, which is false if too little was seen to know the value.
 Json HitRateJson(const std::optional<HitRate>& rate);
 
 }  // namespace tmprof

@@ -32,7 +32,7 @@ struct GroupKey {
   auto operator<=>(const GroupKey&) const = default;
 };
 
-// Finds the group of each row, as the latest epoch that tells one has it.
+// Finds the group of each row, from the latest epoch that has one.
 class GroupsOfRows : public ObjectMap::Visitor {
  public:
   GroupsOfRows(const ScoredRows& scored, HotGroup group)

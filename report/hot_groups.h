@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums up the scores of the hot list and tells which mapping, process, object or file is hot.
+// Sums up the scores of the hot list and shows which mapping, process, object or file is hot.
 
 #pragma once
 

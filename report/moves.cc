@@ -174,7 +174,7 @@ class Summing {
     const Watched move = found->second;
     watched_.erase(found);
     if (settled.epochs_known == 0 || epoch.index <= move.moved_in) return;
-    // The ledger does not tell which of the epochs were known. They are taken to have the mean
+    // The ledger does not say which of the epochs were known. They are taken to have the mean
     // length.
     const double seconds = static_cast<double>(settled.epochs_known) *
                            Seconds(epoch.end - move.end) /
@@ -359,7 +359,7 @@ Json PaybackJson(const MoveTally& moves, const PaybackTally& payback) {
           {"weight_per_page_epoch", OrNull(WeightPerPageEpoch(payback))}};
 }
 
-// ", ranked by memory"; empty: the ledger does not tell.
+// ", ranked by memory"; empty: the ledger does not say it.
 std::string RankedByText(const std::vector<std::string>& ranked_by) {
   std::string text;
   for (const std::string& name : ranked_by)

@@ -103,9 +103,10 @@ struct MovesSummary {
   // Returns the share of promotions without an access until they left their tier or were watched no
   // longer. Promotions of which nothing is known do not count.
   std::optional<double> Wasted() const;
-  // False: scores are no accesses, or the ledger has scores of two units. Such scores tell no time.
+  // False: scores are no accesses, or the ledger has scores of two units. Such scores are no
+  // estimate of time.
   bool ScoresTellTime() const;
-  // nullopt: no promotion tells the time, or ScoresTellTime() is false.
+  // nullopt: no promotion gives the time, or ScoresTellTime() is false.
   std::optional<SavedTime> Saved() const;
   // Returns the time that calls took to try moves. nullopt: no call tried one, as in a dry run.
   std::optional<std::chrono::nanoseconds> Moving() const;

@@ -336,8 +336,8 @@ class Adviser {
     for (const std::size_t i : known) {
       ObjectAdvice::Site& site = sites_[i];
       if (WasJudged(i)) {
-        // The site shares its pages with others of its verdict, so that they tell nothing of it.
-        // The earlier verdict stands.
+        // The site shares its pages with others of its verdict, so that they are no evidence about
+        // it. The earlier verdict stands.
         site.verdict = SiteVerdict::kCold;
         if (*placed_[i] == kHotArena) {
           site.verdict = HasRoomBeyond(in_arena) ? SiteVerdict::kHot : SiteVerdict::kStays;

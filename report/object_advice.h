@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Advises which allocation sites' objects to place together, from a trace that has allocations, and
-// tells the gain.
+// estimates the gain.
 //
 // A page has a heat; its objects do not have one each. A site's heat is therefore known only from
 // pages that hold its objects alone. A site with too few such pages must be told apart first: it
 // gets an arena of its own, and the next recording knows its heat. Counts by another build of the
-// program can replace that. The counts then tell which sites have the accesses
-// (report/counted_sites.h). The trace tells the callers of these sites, their sizes, and the heat
-// of all of them together.
+// program can replace that. The counts then show which sites have the accesses
+// (report/counted_sites.h). The trace has the callers of these sites, their sizes, and the heat of
+// all of them together.
 //
 // Memory grows with the footprint, some 130 bytes a page, in addition to that of ReadWholeTrace().
 

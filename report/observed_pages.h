@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Remembers which pages were observed, and when last. It tells which bytes of an object were
+// Remembers which pages were observed, and when last. It shows which bytes of an object were
 // observed while it lived.
 
 #pragma once

@@ -141,7 +141,7 @@ Kinds KindsOf(const UnobservableMemory& unobservable) {
            {"hugetlb", unobservable.hugetlb}}};
 }
 
-// Returns bytes. If a file tells a number that is too large for bytes, the result is the largest
+// Returns bytes. If a file has a number that is too large for bytes, the result is the largest
 // number.
 std::uint64_t BytesOf(PageCount pages) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();

@@ -174,7 +174,7 @@ std::string TextTable::Table(const std::vector<std::size_t>& chosen,
   return text;
 }
 
-// A title that several columns have is told with the title before it: "share of samples".
+// A title that several columns have is written with the title before it: "share of samples".
 std::string TextTable::LabelOf(std::size_t column) const {
   const std::string& title = columns_[column].title;
   if (column == 0 || std::ranges::count(columns_, title, &Column::title) < 2) return title;

@@ -180,7 +180,7 @@ class Observed {
       instead.why_not = "objects go by accessed bits and samples, not by exact counts";
     return instead;
   }
-  // nullopt: samples tell accesses to memory.
+  // nullopt: samples show accesses to memory.
   std::optional<std::uint64_t> modelled_llc_bytes() const {
     return known_.SamplesTellMemory() ? std::nullopt : llc_bytes_;
   }
@@ -747,7 +747,7 @@ std::string TracedObjectsText(const TracedObjects& objects, TextWidth width) {
                          : "references and samples",
       objects.options.page ? fmt::format("page {}", Address(*objects.options.page))
                            : "their pages");
-  // The first of these that is known tells how hot an object is.
+  // The first of these that is known is the measure of an object's heat.
   const TextTable::Importance accesses = objects.ranked ? kThird : kKey;
   const TextTable::Importance evidence = objects.ranked || objects.accesses ? kThird : kKey;
   std::vector<TextTable::Column> columns;

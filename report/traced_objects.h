@@ -108,8 +108,8 @@ struct TracedObjects {
   std::optional<double> accesses;               // estimated; unset if `references` is unset
   std::optional<double> ranked = std::nullopt;  // in the unit of Row::ranked
   RankBasis basis{};                            // rows are ordered by it
-  // Size of the cache whose model tells accesses to memory; unset: samples tell them, or nothing
-  // does.
+  // Size of the cache whose model estimates accesses to memory; unset: samples are used instead, or
+  // there is no estimate.
   std::optional<std::uint64_t> modelled_llc_bytes = std::nullopt;
   // The parts of the sums above that belong to no object. Unset: unknown, for instance because
   // estimates for objects add up to more than all.

@@ -412,7 +412,7 @@ Status RequirePicture(const View& view) {
 
 namespace {
 
-// Refuses accesses to memory for a view that tells nothing of them.
+// Refuses accesses to memory for a view that shows none of them.
 Status RequireOf(const View& view, std::optional<RankSource> by, RankModel model) {
   if (by != RankSource::kMemory) return {};
   if (model == RankModel::kSum) {

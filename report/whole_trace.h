@@ -115,8 +115,8 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
 // KnownEvidence::Choose() refuses. The error says that `attempted` was attempted.
 Status ChooseBasis(WholeTrace& whole, const RankChoice& asked, std::string attempted);
 
-// Refuses to tell accesses from samples alone, because it is unknown how many accesses one stands
-// for.
+// Refuses to estimate accesses from samples alone, because it is unknown how many accesses one
+// stands for.
 Status RequireAccesses(const WholeTrace& whole, RankSource by, std::string attempted);
 
 // Returns what a reader of a ranking by `source` must know: blind spots of the samplers behind it,

@@ -199,7 +199,7 @@ class BlockShares {
   double squared_pages_ = 0;
 };
 
-// `most`: pages that are known to be no fewer. A part of `of` decides if the size is told.
+// `most`: pages that are known to be no fewer. A part of `of` decides if the size is shown.
 WorkingSet::Size SizeOf(double pages, double low, double high, double most, double of) {
   WorkingSet::Size size{.pages = pages,
                         .low = std::clamp(low, 0.0, pages),
@@ -694,7 +694,7 @@ std::string WhatWasVisited(const WorkingSet& set) {
   return text;
 }
 
-// A size has columns of the memory looked at and, if it is told, of all that is resident.
+// A size has columns of the memory looked at and, if it is known, of all that is resident.
 std::vector<TextTable::Column> SizeColumns(const WorkingSet& set, const SizeFormat& format) {
   using enum TextTable::Align;
   using enum TextTable::Importance;

@@ -33,7 +33,7 @@ struct WorkingSet {
     double pages = 0;
     double low = 0;  // the interval that holds the truth with a probability of 90 %
     double high = 0;
-    bool is_told = true;  // false: too little was seen to tell (HitRate::kWidestTold)
+    bool is_told = true;  // false: too little was seen to know it (HitRate::kWidestTold)
   };
   struct Row {
     MonotonicTime start;
@@ -57,11 +57,11 @@ struct WorkingSet {
   TraceTotals totals;
   WorkingSetOptions options;
   bool is_exact = false;
-  std::vector<Row> rows;       // one if nothing tells that rates changed
+  std::vector<Row> rows;       // one if there is no evidence that rates changed
   std::vector<Size> at_least;  // mean over the time in which processes ran; empty: unknown
   std::vector<Idle> idle;      // ages that some process was there for; empty: unknown
   PageCount visited;           // pages with an estimate; exact: pages that were accessed
-  // The most at any time. nullopt: the trace does not tell, or several processes map a page and it
+  // The most at any time. nullopt: the trace does not say, or several processes map a page and it
   // counts for each.
   std::optional<PageCount> resident;
   // Resident pages that were not visited. nullopt: it is not known how many are resident.
@@ -73,7 +73,7 @@ struct WorkingSet {
 };
 
 // A page that several processes map counts once, if they map it by spans of one size: it is
-// accessed as often as by the process that accesses it the most. Refuses to tell accesses from
+// accessed as often as by the process that accesses it the most. Refuses to estimate accesses from
 // samples alone. Reads the trace two or three times.
 Result<WorkingSet> MakeWorkingSet(const Trace& trace, const WorkingSetOptions& options);
 
