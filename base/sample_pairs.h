@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of a sampler's details that tell how evenly the lines of pages are used: pairs of the first
+// Names of a sampler's details that show how evenly the lines of pages are used: pairs of the first
 // two time samples of each page, and counted misses.
 
 #pragma once

@@ -25,7 +25,7 @@ namespace tmprof {
 // A file is a device, an inode and a path. Device and inode are not enough: subvolumes of btrfs
 // show one device and repeat inode numbers, the inode of a System V segment is its ID, and a later
 // file may get the inode of a deleted one. A segment has its IPC namespace, too, if that is known.
-// docs/trace-format.md lists what this cannot tell.
+// docs/trace-format.md lists the cases that this does not cover.
 class SharedPages {
  public:
   // Recorders number targets from 0 and never reach this number.

@@ -31,7 +31,7 @@ class StoppedThread {
   // Fails if the process is gone, may not be traced, is traced by another, is stopped by a signal,
   // or runs 32-bit code. Fails if it sleeps uninterruptibly for 5 s; it is then held when it
   // awakes, until the calling thread ends. Fails if its system calls may be refused or punished: by
-  // seccomp, by its own dispatcher, or if the kernel is too old to tell.
+  // seccomp, by its own dispatcher, or if the kernel is too old to report it.
   static Result<StoppedThread> Stop(Pid pid);
 
   StoppedThread(StoppedThread&& other) noexcept;

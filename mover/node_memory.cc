@@ -78,7 +78,7 @@ std::size_t PlaceOfMovable(const std::vector<Zone>& zones, NodeId node) {
 }
 
 // Returns the allocatable pages. Programs use movable memory, which any zone up to ZONE_MOVABLE may
-// serve. nullopt: the file does not tell.
+// serve. nullopt: the file does not say.
 std::optional<std::uint64_t> Allocatable(const Zone& zone, std::size_t movable) {
   if (!zone.free || !zone.high || movable >= zone.protection.size()) return std::nullopt;
   const std::uint64_t kept = *zone.high + zone.protection[movable];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what the kernel tells about NUMA nodes with memory. The root is an argument so that tests
-// can read a directory tree of their own.
+// Reads the kernel's facts about NUMA nodes with memory. The root is an argument so that tests can
+// read a directory tree of their own.
 
 #pragma once
 
@@ -23,7 +23,7 @@ struct MemoryNode {
   bool has_cpus = false;
   PageCount total;
   // The latency for its nearest CPUs, from the firmware (ACPI HMAT). Unset: the firmware does not
-  // tell.
+  // report it.
   std::optional<std::chrono::nanoseconds> read_latency;
   std::map<NodeId, std::uint32_t> distance;  // ACPI SLIT: the distance to the node itself is 10
 };
@@ -33,8 +33,8 @@ struct NodeTopology {
   std::vector<std::vector<NodeId>> tiers;  // the kernel's own, fastest first; may be empty
 };
 
-// Reads sysfs(5) below `root`. Fails if it has no nodes at all. Facts that a node does not tell are
-// left unset. A node without a size is left out, because no page can be put there.
+// Reads sysfs(5) below `root`. Fails if it has no nodes at all. Facts that a node does not report
+// are left unset. A node without a size is left out, because no page can be put there.
 Result<NodeTopology> ReadNodeTopology(const std::filesystem::path& root = "/sys/devices");
 
 // Returns the nodes by tier, fastest first, as DiscoverTiers() finds them. It has one tier if all
@@ -42,7 +42,7 @@ Result<NodeTopology> ReadNodeTopology(const std::filesystem::path& root = "/sys/
 std::vector<std::vector<NodeId>> NodesByTier(const NodeTopology& topology);
 
 // Returns the read latencies of these tiers in ns, each the mean over its nodes. nullopt: the tier
-// has no nodes, or one of them does not tell, or is not in the topology.
+// has no nodes, or one of them does not report it, or is not in the topology.
 std::vector<std::optional<double>> LatenciesOf(const NodeTopology& topology,
                                                const std::vector<std::vector<NodeId>>& tiers);
 

@@ -54,7 +54,7 @@ constexpr unsigned long kScan = _IOWR('f', 16, ScanArguments);
 // Separate parts of one chunk have a base page between them.
 constexpr std::size_t kMostHugeParts = kPagesAtATime / kHugeLeafPages;
 
-// Returns the parts that huge entries map. nullopt: the kernel does not tell.
+// Returns the parts that huge entries map. nullopt: the kernel does not report it.
 std::optional<std::vector<VpnRange>> HugeParts(int pagemap, VpnRange range) {
   std::array<ScannedRegion, kMostHugeParts> regions;
   ScanArguments arguments{.size = sizeof(ScanArguments),

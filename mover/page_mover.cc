@@ -318,8 +318,8 @@ PageMover::Shares PageMover::SharesOf(MoveScope scope, std::chrono::nanoseconds 
 }
 
 // Promotions were decided for the room that demotions make. If a demoted page stays, a promotion
-// would only find the node full, and the kernel takes long to tell. The last promotions for that
-// many pages are therefore held back.
+// would only find the node full, and the kernel takes long to find out. The last promotions for
+// that many pages are therefore held back.
 void PageMover::HoldBack(NotMadeRoom& not_made, MonotonicTime now, std::vector<MoveOutcome>& over) {
   const auto takes = [](std::map<NodeId, PageCount>& missing, const Move& move) {
     const auto of_node = missing.find(move.to);

@@ -65,8 +65,8 @@ struct MoverLimits {
 // these were unknown, or the address of a shared page mapped something else.
 inline constexpr int kPolicyChanged = ESTALE;
 
-// Assumed time to move a page until calls tell: 1.35 page faults of 1.4 us, and a share of the 25
-// us of a call (page_mover.cc). That share is larger if a call has few pages.
+// Assumed time to move a page until calls have measured it: 1.35 page faults of 1.4 us, and a share
+// of the 25 us of a call (page_mover.cc). That share is larger if a call has few pages.
 inline constexpr double kSupposedNsPerPage = 2000;
 
 // True if `error` says that the node of the move is out of memory. A huge page needs its room in

@@ -10,7 +10,7 @@
 
 namespace tmprof {
 
-// Needs CAP_BPF, CAP_PERFMON and a kernel with BTF and NUMA (Linux 5.14). It tells more than
+// Needs CAP_BPF, CAP_PERFMON and a kernel with BTF and NUMA (Linux 5.14). It reports more than
 // numa_maps: policies with long node lists, and shared memory with policies by range, whose pages
 // stay.
 Result<std::unique_ptr<PolicyReader>> OpenPolicyIterator();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Iterates over the mappings of a process and tells their memory policies. It works since Linux
+/* Iterates over the mappings of a process and reports their memory policies. It works since Linux
  * 5.14, whose policies have one set of nodes. The mmap_lock is held for reading, so that no
  * mapping's policy changes meanwhile. The process's own may change, and is then read anew a
  * moment later. */

@@ -27,7 +27,7 @@ struct ScoredSpans {
 
 // Rows with a positive score, by higher score per base page, then ascending key. A policy prefers
 // pages in tier 1 among equal scores (policy.h). That differs by policy and capacity and is not
-// done here: one Ranking serves them all and tells which rows tie.
+// done here: one Ranking serves them all and shows which rows tie.
 //
 // A counting pass puts scores into buckets by the leading bits of a double. Rows are placed in
 // their buckets, best buckets first, and a bucket is sorted, only as far as somebody asks. A small

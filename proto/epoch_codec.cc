@@ -87,7 +87,7 @@ void EncodeSource(const SourceStatus& source, wire::SourceStatus& message) {
   }
 }
 
-// Old traces do not tell the subject of samples. Their only source of time is the one named
+// Old traces do not hold the subject of samples. Their only source of time is the one named
 // "clock".
 SampleSubject SubjectByName(std::string_view source) {
   return source == "clock" ? SampleSubject::kTime : SampleSubject::kMemory;

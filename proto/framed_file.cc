@@ -69,7 +69,7 @@ Status FramedFileWriter::Open() {
   if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return Fail(WriteError(attempt, errno));
   }
-  // The file tells what a program does in memory and is private, whatever mode it had before.
+  // The file shows what a program does in memory and is private, whatever mode it had before.
   const mode_t mode = status.st_mode & kModeBits;
   if ((mode & ~kMode) != 0 && ::fchmod(fd_.get(), mode & kMode) != 0) {
     return Fail(WriteError(Attempt("restrict the mode of", *format_), errno));

@@ -71,7 +71,7 @@ class LedgerWriter {
   static Result<LedgerWriter> Create(const std::filesystem::path& path, const LedgerInfo& info);
   LedgerWriter(LedgerWriter&&) noexcept;
   LedgerWriter& operator=(LedgerWriter&&) noexcept;
-  // Does not call Finish(): a destroyed writer leaves a ledger that ends early and tells so.
+  // Does not call Finish(): a destroyed writer leaves a ledger that ends early and says so.
   ~LedgerWriter();
 
   // The kernel has the frame when this returns: killing the process afterwards loses nothing of it.

@@ -26,7 +26,7 @@ class TraceWriter {
   static Result<TraceWriter> Create(const std::filesystem::path& path, const TraceInfo& info);
   TraceWriter(TraceWriter&&) noexcept;
   TraceWriter& operator=(TraceWriter&&) noexcept;
-  // Does not call Finish(): a destroyed writer leaves a trace that ends early and tells so.
+  // Does not call Finish(): a destroyed writer leaves a trace that ends early and says so.
   ~TraceWriter();
 
   // The kernel has the frame when this returns: killing the process afterwards loses nothing of it.

@@ -98,7 +98,7 @@ Result<ObjectAdviceOptions> ObjectOptions(const AdviseOptions& options) {
 }
 
 // The advice that the recording was placed by must be given, too: a site that is packed with others
-// of its kind cannot be told from them.
+// of its kind cannot be distinguished from them.
 void WarnOfPlacing(const TraceInfo& info, const AdviseOptions& options) {
   const auto recorded = std::ranges::find(info.settings, "advice", &Setting::name);
   if (recorded != info.settings.end() && options.placed_under.empty()) {
@@ -233,7 +233,7 @@ Result<int> Advise(const AdviseOptions& options) {
 
 void AddAdviseCommand(CLI::App& app, int& exit_status) {
   CLI::App* command = app.add_subcommand(
-      "advise", "Advises what to place together or to lock in memory, and tells the gain");
+      "advise", "Advises what to place together or to lock in memory, and estimates the gain");
   auto options = std::make_shared<AdviseOptions>();
   command
       ->add_option("FILE,-i,--input", options->trace,

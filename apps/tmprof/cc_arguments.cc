@@ -127,7 +127,7 @@ std::optional<std::string> ReadResponseFile(const std::string& argument) {
 }
 
 void Expand(const std::string& argument, int depth, std::vector<std::string>& expanded) {
-  constexpr int kMostNested = 16;  // depth of files that name one another, which clang tells
+  constexpr int kMostNested = 16;  // depth of files that name one another; clang refuses more
   const std::optional<std::string> text =
       depth < kMostNested ? ReadResponseFile(argument) : std::nullopt;
   if (!text) {

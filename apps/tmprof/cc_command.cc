@@ -58,7 +58,7 @@ Status CheckCompiler(const std::string& compiler) {
   return refuse(fmt::format("it is version {}, and the plugin is for {}", version, kClangMajor));
 }
 
-// Returns the folders that linkers search after those that they are told of.
+// Returns the folders that linkers search after those in their arguments.
 std::vector<fs::path> SystemFolders() {
   std::vector<fs::path> folders;
   std::error_code ignored;

@@ -22,7 +22,7 @@ inline constexpr int kBadInput = 2;
 inline constexpr std::string_view kDefaultTrace = "tmprof.data";
 
 // Each registers one command. When it is parsed and run, `exit_status` is set. `launched` is the
-// program to run with its arguments, as SplitCommand() tells it; it is set before the parse.
+// program to run with its arguments, as SplitCommand() returns it; it is set before the parse.
 void AddRecordCommand(CLI::App& app, const std::vector<std::string>& launched, int& exit_status);
 void AddCcCommand(CLI::App& app, const std::vector<std::string>& launched, int& exit_status);
 void AddCurveCommand(CLI::App& app, int& exit_status);

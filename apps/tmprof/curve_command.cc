@@ -122,7 +122,7 @@ Status Check(const CurveOptions& options) {
                  "'tmprof report --view curve'"));
   }
   if (auto status = CheckRecording(record); !status) return status;
-  // Faults of the picture's file are told before ten seconds have passed.
+  // Faults of the picture's file are reported before ten seconds have passed.
   if (options.png.empty()) return {};
   if (options.png == record.output) {
     return Fail(BadInput("use option", "--png " + options.png, "it is the file of -o, too"));
@@ -199,7 +199,8 @@ void AddCurveCommand(CLI::App& app, int& exit_status) {
   AddDuration(*command, "-d,--duration", *record.duration, "Time to observe");
   AddShare(*command, "--max-overhead", record.sources.max_overhead,
            "Most CPU time that profiling may cost the processes");
-  command->add_option("--by", options->by, "Accesses to count instead of the best that can be told")
+  command
+      ->add_option("--by", options->by, "Accesses to count instead of those with the best evidence")
       ->check(OneOf({"memory", "combined", "references"}));
   AddLlc(*command, options->llc_bytes);
   AddFormat(*command, options->format);

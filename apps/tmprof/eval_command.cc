@@ -67,7 +67,7 @@ struct TraceEnd {
   StreamEnd end;
   std::optional<MemoryTraffic::Told> memory = std::nullopt;
   bool is_part = false;        // only a part of the memory (--addresses), while CPU time is of all
-  bool models_memory = false;  // accesses to memory are told by a model of the cache
+  bool models_memory = false;  // accesses to memory are estimated by a model of the cache
   std::optional<double> modelled_per_second{};  // see ReplayOutcome
   RankBasis basis{};                            // the judge's
   LatencyGap gap{};  // time that an access to memory of tier 2 gains in tier 1
@@ -76,7 +76,7 @@ struct TraceEnd {
   std::optional<std::uint64_t> observations = std::nullopt;
   std::optional<Error> refused = std::nullopt;  // set: the trace was not replayed
 };
-// The hit rates that one trace tells without a replay.
+// The hit rates that follow from one trace without a replay.
 struct TraceHitRates {
   std::string trace;
   RankSource judge = RankSource::kCombined;  // kMemory: they are of accesses to memory
@@ -98,7 +98,8 @@ struct Evaluation {
     const HitRates* told = nullptr;
     const TrueHitRates* truly = nullptr;
   };
-  // The rates of the same trace and capacity as a result; nullptr: not told, or unknown.
+  // The rates of the same trace and capacity as a result; nullptr: not known well enough, or
+  // unknown.
   Beside RatesBeside(const TraceResult& result) const {
     for (const TraceHitRates& each : told) {
       if (each.trace != result.trace) continue;
@@ -154,7 +155,7 @@ std::string_view Name(MemoryRate::Basis basis) {
   return "";
 }
 
-// nullopt: neither enough samples, nor a counter, nor a model tell it, or the trace is evaluated in
+// nullopt: neither enough samples, nor a counter, nor a model give it, or the trace is evaluated in
 // part.
 std::optional<MemoryRate> MemoryRateOf(const TraceEnd& file) {
   using enum MemoryRate::Basis;
@@ -631,7 +632,7 @@ OpenTrace PartOf(OpenTrace open, const std::vector<VpnRange>& ranges) {
   };
 }
 
-// Adds what one trace tells to the evaluation.
+// Adds the figures of one trace to the evaluation.
 Result<int> EvaluateFile(const std::string& path, const EvaluationScope& scope,
                          const ReplayOptions& options, Evaluation& evaluation) {
   const Result<Trace> trace = OpenTraceFile(path);
@@ -912,7 +913,7 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
   command
       ->add_option("--latency-gap", options->latency_gap,
                    "How much longer an access takes below tier 1, as in 100ns\n"
-                   "The default is what the firmware of the recording machine told, else 100ns. "
+                   "The default is what the recording machine's firmware reported, else 100ns. "
                    "The time needs a unit.")
       ->type_name("TIME")
       ->excludes(curve);

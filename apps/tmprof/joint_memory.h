@@ -14,7 +14,7 @@
 
 namespace tmprof {
 
-// Memory of one process, as /proc tells it.
+// Memory of one process, as /proc reports it.
 struct ProcessMemory {
   TargetId id;
   std::optional<std::uint64_t> ipc_namespace;  // nullopt: unknown
@@ -34,7 +34,7 @@ struct JointMemory {
 };
 
 // Pages are told apart as SharedPages (base/shared_pages.h) does: those of private mappings are
-// distinct, also where fork(2) made them common. /proc does not tell which pages of a file each
+// distinct, also where fork(2) made them common. /proc does not report which pages of a file each
 // process has. `shared` is therefore a lower bound: the most that one process has, or the sum of
 // the proportional shares. This is exact if one process has all pages that any has, or if no other
 // process maps the file.

@@ -34,7 +34,7 @@ Result<Channel> MakeChannel() {
   sigprocmask(SIG_SETMASK, &signal_mask, nullptr);
   execvp(argv[0], argv);
   const int reason = errno;
-  // A failure here leaves no way to tell: the parent then reads end of file and status 127.
+  // A failure here leaves no way to report it: the parent then reads end of file and status 127.
   (void)!write(failure, &reason, sizeof reason);
   _exit(127);
 }

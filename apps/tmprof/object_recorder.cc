@@ -366,7 +366,7 @@ void ObjectRecorder::AddFixed(const EpochProfile& epoch, const Target& target, P
   }
   for (auto& [number, stack] : process->stacks) {
     if (stack.site != kUnknownSite || !Overlaps(accessed, stack.pages())) continue;
-    // A thread that has ended meanwhile has told its name by the next epoch.
+    // A thread that has ended meanwhile has reported its name by the next epoch.
     const auto name = procfs_.ThreadName(target.pid, *stack.thread);
     if (name || process->end) AddStack(target.id, stack, name.value_or(target.name), into);
   }

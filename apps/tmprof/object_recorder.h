@@ -30,8 +30,8 @@ class ObjectRecorder {
   // Value of kTrackVariable for programs that preload the tracker.
   std::string request() const { return logs_.request(); }
 
-  // Takes what the processes have told since the last call: they tell it where it finds room, so
-  // that it is to be called often.
+  // Takes the events that the processes have reported since the last call: they report if there is
+  // room, so that it is to be called often.
   void Service();
 
   // True: some process was tracked, as far as Service() has seen.
@@ -54,7 +54,7 @@ class ObjectRecorder {
     MonotonicTime begin;
     std::optional<MonotonicTime> end;
     std::string name;                   // name of a thread that has ended
-    std::uint32_t site = kUnknownSite;  // unknown: not told of
+    std::uint32_t site = kUnknownSite;  // unknown: not reported
 
     VpnRange pages() const {
       return {VpnOfAddress(start), Vpn(VpnOfAddress(start + bytes - 1).value() + 1)};

@@ -197,7 +197,7 @@ std::vector<Setting> ExactSettingsInForce(const RecordOptions& options) {
 }
 
 // Adds the tiers of this machine, none where the kernel does not say, and how much longer an access
-// takes in each, where the firmware tells it of any.
+// takes in each, if the firmware reports it of any.
 void DescribeTiers(TraceInfo& info) {
   const Result<NodeTopology> topology = ReadNodeTopology();
   if (!topology) return;
@@ -529,7 +529,7 @@ class RecordSession {
                       .advice = "run tmprof doctor, and see what QEMU has said above"});
   }
 
-  // All programs that this process starts from now on preload a library that tells of allocations,
+  // All programs that this process starts from now on preload a library that reports allocations,
   // and places them. To be called before there are threads.
   Status PreloadTracker() {
     if (!options_.objects && options_.advice.empty()) return {};

@@ -17,7 +17,7 @@ namespace {
 using std::chrono::nanoseconds;
 
 // A probe of the exposure ladder is one clear with at most nine looks (driver/core/ladder.h), and k
-// probes tell a page's rate to one part in the square root of k.
+// probes give a page's rate to one part in the square root of k.
 constexpr double kManyLooks = 30;  // four probes or more: to a half
 constexpr double kSomeLooks = 10;  // two or more: to 70 %
 constexpr double kMostOfMemory = 0.8;

@@ -45,7 +45,7 @@ struct RecordingFacts {
   // The part of `resident` that processes map which are no targets, at least. nullopt: unknown.
   std::optional<PageCount> mapped_elsewhere;
   UnobservableMemory unobservable;
-  std::string refusal;  // why the latest refusal to clear bits, and what helps; empty: not told
+  std::string refusal;  // why the latest refusal to clear bits, and what helps; empty: not known
 
   // True: a source of that kind was on at some time. `gated_throughout`: there were sources, and
   // the gate kept all of them off.
@@ -70,7 +70,7 @@ inline constexpr double kLittleLookedAt = 0.1;
 // ... this many samples. A page with a tenth of all accesses then has ten, give or take three.
 inline constexpr std::uint64_t kFewSamples = 100;
 
-// Starting that takes longer is told of: a program was not observed, or had to wait, for so long.
+// Starting that takes longer is reported: a program was not observed, or had to wait, for so long.
 inline constexpr std::chrono::seconds kSlowStart{3};
 
 // Exit status of `tmprof record` where it recorded, and saw nothing, or too little to rank by.

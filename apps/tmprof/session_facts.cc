@@ -97,8 +97,8 @@ void SessionFacts::SeeShared(const std::vector<TrackedProcess>& targets,
   if (processes.empty()) return;
   const JointMemory joint = JointMemoryOf(processes);
   KeepMost(facts_.unobservable.device, joint.device);
-  // A target that was just forked is not recorded yet: the look at most memory tells.
-  // One that was left out for its size counts as another process here.
+  // A target that was just forked is not recorded yet: the look at most memory counts. One that was
+  // left out for its size counts as another process here.
   if (unread == 0 && joint.counted >= most_counted_) {
     most_counted_ = joint.counted;
     facts_.mapped_elsewhere = joint.elsewhere;
@@ -109,7 +109,7 @@ void SessionFacts::SeeShared(const std::vector<TrackedProcess>& targets,
 }
 
 // Since the last look at what is shared until now, when `joint` was read. The look at more memory
-// tells more.
+// shows more.
 PageCount SessionFacts::HeldSince(const JointMemory& joint) const {
   return (joint_.counted > joint.counted ? joint_ : joint).HeldIf(most_since_);
 }

@@ -30,7 +30,7 @@ namespace tmprof {
 namespace {
 
 // The clock sampler's share of the overhead budget where both kinds of source run. A cleared
-// accessed bit costs some 0.4 us and tells a page's rate to a factor of e; a clock sample costs
+// accessed bit costs some 0.4 us and gives a page's rate to a factor of e; a clock sample costs
 // some 40 us and says something of one page (docs/design/budget.md). The rest suffices for the
 // gate, which needs 16 samples.
 constexpr double kClockShareOfBudget = 0.05;

@@ -8,7 +8,7 @@
 namespace tmprof {
 
 // COLUMNS of the environment, which is a number above 0, else the columns of the terminal, or 80 if
-// the terminal does not tell. nullopt: standard output is no terminal, so lines may have any
+// the terminal does not report them. nullopt: standard output is no terminal, so lines may have any
 // length. At least 40: narrower text is not made.
 TextWidth OutputWidth();
 

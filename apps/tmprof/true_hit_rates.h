@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hit rates that a ranking's choices really have, where a program tells what it accesses.
+// The hit rates that a ranking's choices really have, if a program reports its accesses.
 
 #pragma once
 

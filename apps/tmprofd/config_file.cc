@@ -354,7 +354,7 @@ class Building {
                         "'memory': rank_model 'sum' estimates no rates; use rank_model 'rate'");
       }
     }
-    // The placer goes by all accesses while none tells those to memory.
+    // The placer goes by all accesses while no source counts those to memory.
     placement.rank = BasisOf(placement.weight, {.memory = true}, RankUse::kPlace).source;
   }
 
@@ -601,7 +601,7 @@ std::optional<TextFault> FirstControlCharacter(std::string_view text) {
 // Sets the field that "group.field" names; the error is a reason. Fields that may be repeated are
 // set in files only.
 std::expected<void, std::string> SetField(wire::Config& config, const Setting& setting) {
-  const google::protobuf::LogSilencer silent;  // the fault is told below
+  const google::protobuf::LogSilencer silent;  // the fault is reported below
   google::protobuf::Message* message = &config;
   std::string_view path = setting.name;
   while (true) {
@@ -675,7 +675,7 @@ Result<Config> LoadConfig(const std::string& path) {
   };
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return refuse(errno);
-  std::string text(kMostConfigBytes + 1, '\0');  // one more tells a file that is too large
+  std::string text(kMostConfigBytes + 1, '\0');  // one more byte shows that a file is too large
   std::size_t size = 0;
   while (size < text.size()) {
     const ssize_t got = ::read(fd.get(), text.data() + size, text.size() - size);

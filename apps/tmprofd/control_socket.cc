@@ -24,7 +24,8 @@ namespace {
 
 constexpr int kBacklog = 128;
 constexpr mode_t kForOwner = 0600;
-// To tell a daemon that lives: the kernel connects without its doing, unless its backlog is full.
+// Time in which a daemon that lives is connected to: the kernel connects without its doing, unless
+// its backlog is full.
 constexpr std::chrono::milliseconds kProbePatience{100};
 
 Error CannotServe(const std::string& path, int error, std::string advice = {}) {
@@ -43,7 +44,7 @@ Error Served(const std::string& path, pid_t by) {
 struct Listener {
   enum class Kind : std::uint8_t { kNone, kDead, kLive };
   Kind kind = Kind::kNone;
-  pid_t pid = 0;  // PID of a live one; 0: in another PID namespace, or too busy to tell
+  pid_t pid = 0;  // PID of a live one; 0: in another PID namespace, or too busy to answer
 };
 
 // Looks at the file at `path`; refuses a file that is no socket.

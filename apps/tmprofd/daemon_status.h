@@ -101,8 +101,8 @@ struct DaemonStatus {
   std::uint64_t pending_moves = 0;
   std::chrono::nanoseconds own_cpu_time{0};  // user + system, all threads
   std::optional<double> tier1_hit_ratio;     // estimated, of the last epoch
-  // The last decision ranked by it, which tells the accesses that the ratio is of. nullopt: none
-  // yet.
+  // The accesses that the last decision ranked by. `tier1_hit_ratio` is a share of them. nullopt:
+  // there was no decision yet.
   std::optional<RankSource> ranked_by;
   LatencyGaps gaps;  // the price of an access
   PromotionSavings savings;

@@ -38,7 +38,7 @@ class LedgerKeeper {
   static Result<LedgerKeeper> Begin(const LedgerConfig& config, LedgerInfo info);
 
   // After each epoch: what became of moves in it, and what is known of pages. `observed` are those
-  // of its targets whose memory is being looked at, ascending. `owners` tells which pages these
+  // of its targets whose memory is being looked at, ascending. `owners` names the pages that these
   // share, and `scores` are estimated from `rank`. Returns the error by which the ledger has ended,
   // once; it is kept no longer then.
   Status Note(const EpochProfile& epoch, std::span<const TargetId> observed,
@@ -66,7 +66,7 @@ class LedgerKeeper {
   std::optional<LedgerWriter> writer_;  // none: it has ended
   Payback payback_;
   struct Told {
-    LedgerTarget target;              // the last state that was told
+    LedgerTarget target;              // the last state that was reported
     std::uint64_t last_observed = 0;  // epoch
   };
   std::map<TargetId, Told> told_;

@@ -398,7 +398,7 @@ bool PlacementSession::JoinsSegments(const TrackedProcess& target) const {
   return target.ipc_namespace && target.ipc_namespace == procfs_.IpcNamespace(Pid(::getpid()));
 }
 
-// Those that are alive now. A number that has become another's in between tells nothing that is
+// Those that are alive now. A number that has become another's in between gives no figure that is
 // used: what moves asks for the process itself.
 std::vector<PlacedTarget> PlacementSession::PlacedTargets() {
   std::vector<PlacedTarget> placed;

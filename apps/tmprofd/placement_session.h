@@ -72,7 +72,7 @@ class PlacementSession {
                    SessionSources sources, std::unique_ptr<PolicyReader> policies, const Log& log,
                    DaemonStatus& status, StatusBoard& board);
 
-  // Checks if the kernel moves pages now, too. Warnings() tells of that, and of all else.
+  // Checks if the kernel moves pages now, too. Warnings() reports that, and all else.
   void LookForRival();
   std::vector<std::string> Warnings() const;
   void GoOnWithoutLedger(const Error& error);
@@ -87,7 +87,7 @@ class PlacementSession {
   // Null: it cannot be read.
   LiveBindings::Shared BindingOf(TargetId target, Pid pid);
   Status EndEpoch(const EpochProfile& epoch);
-  // Returns whether what was decided is worth what deciding takes, as far as can be told.
+  // Returns whether what was decided is worth what deciding takes, as far as is known.
   bool Place(const EpochProfile& epoch);
   void LogDecision(const EpochProfile& epoch, std::size_t targets,
                    const PlacementDecision& decision, std::size_t over) const;
@@ -114,7 +114,7 @@ class PlacementSession {
   const Log& log_;
   DaemonStatus& status_;
   StatusBoard& board_;
-  std::mutex publishing_;  // keeps updates in order, so that the last one told is the current state
+  std::mutex publishing_;  // keeps updates in order, so that the last one sent is the current state
   SystemClock clock_;
   ThreadCpuClock cpu_clock_;  // clock of the thread that calls Run()
   EpochPacer pacer_;
@@ -144,7 +144,7 @@ class PlacementSession {
   std::uint64_t dropped_ = 0;  // moves that a configuration has replaced, since the last epoch
   std::vector<TrackedProcess> tracked_;
   std::vector<LiveBindings::Shared> decided_by_;  // bindings that targets of the decision refer to
-  std::set<TargetId> unreadable_;                 // whose policies cannot be read, as was told
+  std::set<TargetId> unreadable_;  // whose policies cannot be read, which was reported
 };
 
 }  // namespace tmprof

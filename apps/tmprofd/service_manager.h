@@ -28,7 +28,7 @@ class ServiceManager {
   std::optional<std::chrono::microseconds> watchdog() const { return watchdog_; }
 
   void Ready(std::string_view what_it_does);
-  // `now` as of CLOCK_MONOTONIC. Ready() tells that it is over.
+  // `now` as of CLOCK_MONOTONIC. Ready() reports that it is over.
   void Reloading(MonotonicTime now);
   void Stopping();
   void Say(std::string_view what_it_does);  // `systemctl status` shows the text

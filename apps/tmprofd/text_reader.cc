@@ -100,7 +100,7 @@ void Drop(pb::Message& message, const FieldDescriptor& field) {
   }
 }
 
-// Ignores errors, because the reader tells them again with the field's name.
+// Ignores errors, because the reader reports them again with the field's name.
 class Deaf final : public pb::io::ErrorCollector {
  public:
   void AddError(int, pb::io::ColumnNumber, const std::string&) override {}

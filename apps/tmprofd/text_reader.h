@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads protobuf's text format as people write it: on after a fault, so that all of them are told
-// at once, each with its place. protobuf's own parser stops at the first. It still reads each
-// value.
+// Reads protobuf's text format as people write it: on after a fault, so that all of them are
+// reported at once, each with its place. protobuf's own parser stops at the first. It still reads
+// each value.
 
 #pragma once
 

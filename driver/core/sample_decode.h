@@ -83,7 +83,7 @@ static inline enum tmprof_data_source tmprof_decode_data_source(uint64_t word)
 /*
  * Tells if the sample counts towards hotness (TMP): a demand access served from beyond the LLC.
  * `only_misses`: its event samples nothing but accesses that missed the LLC, so that one from an
- * unknown source counts as well. Intel's events of L3 misses tell no source
+ * unknown source counts as well. Intel's events of L3 misses report no source
  * (arch/x86/events/intel/ds.c, precise_datala_hsw()), nor do stores of IBS
  * (arch/x86/events/amd/ibs.c, perf_ibs_get_mem_lvl()).
  */

@@ -71,7 +71,7 @@ inline std::optional<std::uint64_t> Footprint::Walk::IndexOf(PageKey key,
   return run_.first_index + (start - run_.start);
 }
 
-// The result of a first pass over a trace. `end` tells of damage; the other fields then stand for
+// The result of a first pass over a trace. `end` reports damage; the other fields then stand for
 // the epochs before it.
 struct FootprintScan {
   Footprint footprint;
@@ -79,7 +79,7 @@ struct FootprintScan {
   MemoryTraffic traffic;
   std::uint64_t epochs = 0;
   // The most memory that the targets had at the end of an epoch. A page that several of them map
-  // counts for each. nullopt: no epoch tells the memory of all targets that had not exited.
+  // counts for each. nullopt: no epoch has the memory of all targets that had not exited.
   std::optional<PageCount> resident;
   std::uint64_t references = 0;  // accessed bits found set
   std::uint64_t samples = 0;

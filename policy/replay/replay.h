@@ -31,7 +31,7 @@ enum class RatioOf : std::uint8_t {
 std::string_view Name(RatioOf of);  // "footprint", "resident"
 Result<RatioOf> ParseRatioOf(std::string_view text);
 
-// Hit rates that are judged by fewer references and samples are not told, because a single sample
+// Hit rates that are judged by fewer references and samples are not shown, because a single sample
 // would say 100 %. The number is that of MemoryWorth::kFewestSamples.
 inline constexpr std::uint64_t kFewestObservations = 30;
 
@@ -68,8 +68,8 @@ struct ReplayOutcome {
   PageCount whole;                           // pages that ratios are parts of
   // References and samples that the judge uses. nullopt: it counted all accesses.
   std::optional<std::uint64_t> observations;
-  std::optional<MemoryTraffic::Told> memory;  // nullopt: no sample tells accesses to memory
-  // A model of the cache tells accesses to memory, because too few of them were sampled.
+  std::optional<MemoryTraffic::Told> memory;  // nullopt: no sample shows accesses to memory
+  // A model of the cache estimates accesses to memory, because too few of them were sampled.
   bool models_memory = false;
   // Set if that is so and the judge uses these accesses: the model's accesses to memory in a second
   // of CPU time, without those that a prefetcher hides (rank/streams.h).
@@ -77,7 +77,7 @@ struct ReplayOutcome {
   std::vector<ReplayResult> results;
   StreamEnd end;  // how the trace ended; the results stand for the epochs before
 
-  // False: too little was seen to tell the hit rates.
+  // False: too little was seen to know the hit rates.
   bool is_told() const { return !observations || *observations >= kFewestObservations; }
 };
 
@@ -100,7 +100,7 @@ using OpenTrace = std::function<Result<std::unique_ptr<EpochStream>>()>;
 // never seen accessed, are left out.
 //
 // Fails if no epoch can be read, if no page was observed, if a rank or the judge needs misses or
-// accesses to memory that are unknown, or if ratios are of resident memory that no epoch tells.
+// accesses to memory that are unknown, or if ratios are of resident memory that no epoch has.
 Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& options);
 
 }  // namespace tmprof

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes the hit rates that a recorded trace tells without replaying a policy.
+// Computes the hit rates that follow from a recorded trace without replaying a policy.
 
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace tmprof {
 
-// True if the judge's weights are estimated rates. Other weights tell no hit rates.
+// True if the judge's weights are estimated rates. Other weights give no hit rates.
 bool CanTellHitRates(const Ranker::Options& ranker, RankSource judge);
 
 // Gets each epoch, and the spans that the ranking would put into tier 1 after it.
