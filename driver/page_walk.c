@@ -3,9 +3,9 @@
  * The walk is written by hand, because walk_page_range() and its like are not exported.
  *
  * Why each pointer stays good, with the mmap lock held for reading:
- * - Upper tables are freed by munmap(), mremap() and exit only, which hold it for writing, or act
- * on address ranges that no mapping covers any more. A hugetlb table that processes share can be
- *   given up by truncation without it: mappings that may share are skipped.
+ * - Upper tables are freed by munmap(), mremap() and exit only, which hold it for writing, or
+ *   act on address ranges that no mapping covers any more. A hugetlb table that processes share
+ *   can be given up by truncation without it: mappings that may share are skipped.
  * - A last-level table may be freed by a collapse to a huge page or by madvise(), which wait for
  *   RCU readers from 6.5 on, and before that hold the lock for writing. It may also be taken out
  *   of its place at any time: so its entry is compared again once the table's own lock is held.
