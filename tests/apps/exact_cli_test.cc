@@ -254,8 +254,9 @@ TEST_F(Exact, EpochsByInstructionsAreOfAllProcessesTogether) {
     EXPECT_EQ(epoch.index, index++);
     EXPECT_EQ(epoch.sources[0].note, "");
   }
-  // An epoch ends once the processes have told of N instructions since the one before. What a
-  // process had not told when an epoch ended is in that epoch, and is told in a later one.
+  // An epoch ends once the processes have reported N instructions since the one before. Accesses
+  // that a process had not reported when an epoch ended are of that epoch, and are delivered in a
+  // later one.
   const std::vector<std::uint64_t> up_to = InstructionsUpToEachEpoch(trace);
   for (std::size_t i = 0; i + 1 < up_to.size(); ++i)
     EXPECT_GE(up_to[i], (i + 1) * kInstructions) << "in the epochs up to " << i;

@@ -172,7 +172,7 @@ TEST_F(ObjectRecorderTest, AMappingThatCouldNotBeMovedIsAsItWas) {
 TEST_F(ObjectRecorderTest, MappingsMadeByAnotherThreadWhereOneHasJustGoneStay) {
   Log(LogEventKind::kMapped, 16 * kPage, 2 * kPage);
   Log(LogEventKind::kGoing, 16 * kPage, 2 * kPage);
-  Log(LogEventKind::kMapped, 17 * kPage, kPage);  // the other's, who is told of first
+  Log(LogEventKind::kMapped, 17 * kPage, kPage);  // the other's, which is reported first
   Log(LogEventKind::kGone, 16 * kPage, 2 * kPage);
   Log(LogEventKind::kMapped, 32 * kPage, 4 * kPage);
   EXPECT_THAT(Text(Complete().events), ElementsAre("mapped 0x10000+8192", "unmapped 0x10000+8192",

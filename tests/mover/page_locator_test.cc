@@ -73,7 +73,7 @@ class PageLocatorTest : public testing::Test {
     file.write(reinterpret_cast<const char*>(entries.data()),
                static_cast<std::streamsize>(entries.size() * sizeof(std::uint64_t)));
   }
-  // Present pages from `first` on, their frames from `frame` on; frame 0: not told.
+  // Present pages from `first` on, their frames from `frame` on; frame 0: not reported.
   void Map(std::uint64_t first, std::uint64_t pages, std::uint64_t frame = 0) const {
     std::vector<std::uint64_t> entries(pages);
     for (std::uint64_t i = 0; i < pages; ++i)

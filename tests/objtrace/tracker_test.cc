@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unmodified programs tell of what they allocate.
+// Unmodified programs report what they allocate.
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -108,7 +108,7 @@ class TrackerTest : public ::testing::Test {
     return found != modules_.end() ? found->path : "none";
   }
 
-  // A file that places allocations of these bytes, by the calls that were told.
+  // A file that places allocations of these bytes, by the calls that were reported.
   std::string Advice(const std::map<std::uint64_t, std::uint32_t>& arenas,
                      ArenaAdvice advice = {}) const {
     for (const Told& told : told_) {

@@ -373,7 +373,7 @@ TEST_F(RecorderTest, SwitchesEachRoleByTheGatesVerdict) {
   // Sources are on when they begin.
   EXPECT_THAT(scanner.active, ElementsAre(false));
   EXPECT_THAT(log_.active, ElementsAre(false, true));
-  EXPECT_THAT(shares, ElementsAre(0.25, 0.25));  // shares of the source that can tell
+  EXPECT_THAT(shares, ElementsAre(0.25, 0.25));  // shares of the source that can measure them
 }
 
 TEST_F(RecorderTest, AsksTheGateOncePerPeriod) {

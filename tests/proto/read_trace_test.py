@@ -20,7 +20,7 @@ ROOT = pathlib.Path(sys.argv.pop(1))
 
 
 def converted(trace):
-    """The records that `tmprof convert` tells."""
+    """The records that `tmprof convert` prints."""
     with tempfile.TemporaryDirectory() as folder:
         table = pathlib.Path(folder) / "t.csv"
         subprocess.run([TMPROF, "convert", trace, "--to", "csv", "-o", table], check=True, capture_output=True)

@@ -160,7 +160,7 @@ TEST_F(TraceDamage, VersionOfTheFutureSaysWhichOneIsUnderstood) {
               HasSubstr("format version 0"));
 }
 
-// tests/proto/golden_test.cc tells what a whole one holds.
+// tests/proto/golden_test.cc tests what a whole one holds.
 TEST_F(TraceDamage, Version1IsCutWhereItIsDamaged) {
   const std::string bytes = ReadFile(TMPROF_SOURCE_DIR "/tests/golden/v1.tmprof.data");
   const std::vector<std::size_t> frames = FrameStarts(bytes);

@@ -161,7 +161,7 @@ TEST_F(TraceRoundTrip, OutcomeComesBackAndOneThatWasNotToldStaysUnknown) {
   WriteTrace(path(), SmallInfo(), SmallEpochs());
   EXPECT_EQ(ReadTrace(path()).end.outcome, std::nullopt);
   const RecordingOutcome told{.saw_enough = false, .text = "t.data: saw \xff"};
-  // Each number is told, but one that is 0, and one that is unknown.
+  // Each number is written, but one that is 0, and one that is unknown.
   const RecordingOutcome numbers{.saw_enough = true,
                                  .text = "t.data: saw",
                                  .looked_at = PageCount(5),

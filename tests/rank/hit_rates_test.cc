@@ -94,7 +94,7 @@ HitRates AtAnEighth(const Ranker& ranker) {
   return ranker.HitRatesAt(RankSource::kReferences, capacities, /*unknown=*/{})[0];
 }
 
-// A ranking has these hit rates at an eighth of the pages: as told, and in truth.
+// A ranking has these hit rates at an eighth of the pages: estimated, and in truth.
 struct Told {
   Told(const Ranker& ranker, const Rates& rates)
       : ranked(RatesByRank(ranker, rates)),
@@ -286,7 +286,7 @@ TEST(HitRatesMonteCarlo, AreNotToldWhereRatesAboveTheFirstReadsLimitDecide) {
 }
 
 // Half of the blocks are visited in each epoch. Parallel to the capacities: the true hit rate of
-// history, and what is told.
+// history, and the estimated one.
 struct JudgedHistories {
   std::vector<double> really;
   std::vector<HitRates> told;
@@ -510,7 +510,7 @@ TEST(HitRates, SpeakForProcessesOfWhichNoPageIsKnown) {
   EXPECT_FALSE(hit.oracle->is_told());
 }
 
-// The 512 pages of a block are alike, which tells nothing of other blocks.
+// The 512 pages of a block are alike, which shows nothing about other blocks.
 TEST(HitRates, OneBlockGivesNoHitRatesForMore) {
   std::vector<PageRecord> records;
   for (std::uint64_t vpn = 0; vpn < 512; ++vpn)

@@ -88,7 +88,7 @@ TEST(MemoryWeightsTest, CountedMissesTellHowEvenlyLinesAreUsed) {
   EXPECT_GT(stack_to_table(told(uneven)), 2 * uncounted);
   EXPECT_LT(stack_to_table(told(even)), uncounted / 2);
   EXPECT_GT(stack_to_table(told(4 * uneven)), 2 * uncounted) << "a total may be off by so much";
-  // A second of counting tells as much as ten: the model's own error is far larger.
+  // A second of counting is worth as much as ten: the model's own error is far larger.
   const MemoryWeights short_count(
       rows, {.llc_bytes = kLlcBytes, .counted = CountedMisses{.misses = even, .cpu_seconds = 1}});
   EXPECT_NEAR(stack_to_table(short_count), stack_to_table(told(even)), 0.01);

@@ -126,7 +126,7 @@ TEST(MemoryWorth, DrawsScatterAboutTheFit) {
   }
   const double sd = std::sqrt(squares / kDraws);
   EXPECT_NEAR(sum / kDraws, 0, 0.05);
-  // Some 500 samples are of the pages about that rate; neighbours tell of it, too.
+  // Some 500 samples are of the pages about that rate; neighbours are evidence about it, too.
   EXPECT_GT(sd, 0.02);
   EXPECT_LT(sd, 0.2);
 }
@@ -139,7 +139,7 @@ TEST(MemoryWorth, KnowsOnePage) {
 }
 
 TEST(MemoryWorth, APageOfItsOwnKindIsKnownByItsOwnSamples) {
-  // One page in eight misses, and rates do not tell which.
+  // One page in eight misses, and rates do not show which.
   const std::vector<double> rates(kPages, 100.0);
   std::vector<double> misses(kPages, 0.0);
   for (std::size_t i = 0; i < kPages; i += 8) misses[i] = 1;

@@ -236,7 +236,7 @@ TEST(PartedEvidence, GivesARegionTheSamplesThatAreNextToNothing) {
   EXPECT_THAT(ranker.Score(RankSource::kSamples), ElementsAre(1.0 / 32));
 }
 
-// Programs' samples are drawn by their pages' rates. Regions are drawn anew in each epoch, and tell
+// Programs' samples are drawn by their pages' rates. Regions are drawn anew in each epoch, and give
 // their pages' mean rate as exactly as a count of some ten does.
 struct Program {
   std::size_t hot;  // part of kPages with 90 % of the accesses

@@ -245,7 +245,7 @@ TEST_F(RateChangesTest, FadesEvidenceByHowLongRatesLastOrSoonIfItsTargetIsGone) 
   EXPECT_DOUBLE_EQ(keeps.Of(TargetId(0)).evidence, 0.5) << "all have exited";
 }
 
-// Samples alone tell of no change: evidence is remembered as briefly as if rates lasted 9 s.
+// Samples alone show no change: evidence is remembered as briefly as if rates lasted 9 s.
 TEST_F(RateChangesTest, FadesSamplesOfATargetThatNobodyProbes) {
   EpochProfile sampled = Epoch(0, {});
   Append(sampled.pages, {.key = {TargetId(0), Vpn(1)}, .load_samples = 3});

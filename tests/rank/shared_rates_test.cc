@@ -108,7 +108,8 @@ double Sum(const simulation::Rates& rates) {
   return std::accumulate(rates.begin(), rates.end(), 0.0);
 }
 
-// Two processes with the same evidence tell as much as one with twice the evidence and CPU time.
+// Two processes with the same evidence are worth as much as one with twice the evidence and CPU
+// time.
 TEST(SharedPages, AreEstimatedFromTwoLikeProcessesAsFromOneThatDidAllOfIt) {
   const auto visits = [](std::uint32_t target, std::uint64_t address, std::uint32_t times) {
     std::vector<PageRecord> records;
@@ -191,8 +192,8 @@ TEST(SharedPages, HaveTheAccessesOfProcessesOfUnequalActivity) {
   EXPECT_NEAR(told.all, 4 * truth * Sum(heat), 0.05 * 4 * truth * Sum(heat));
 }
 
-// A mapper with a hundredth of the accesses tells of pages that it was watched on for long. By
-// time at risk alone these would look cold.
+// A mapper with a hundredth of the accesses is evidence about pages that it was watched on for
+// long. By time at risk alone these would look cold.
 TEST(SharedPages, AreNotTakenForColdWhereAnIdleProcessWasWatchedLonger) {
   const simulation::Rates heat = simulation::Zipf(kPages, 5e5);
   const std::vector<Process> busy = {{.id = 0}, {.id = 1}};
@@ -821,7 +822,7 @@ TEST(SharedPages, TellAnIdleProcessByTheSamplesItDoesNotHave) {
   }
 }
 
-// Samples alone tell rates, too. Process 1 has a third of the samples of process 0.
+// Samples alone give rates, too. Process 1 has a third of the samples of process 0.
 TEST(SharedPages, AreRankedBySamplesOfAllMappers) {
   EpochProfile epoch = Epoch(0, {});
   for (std::uint32_t id = 0; id < 2; ++id) {

@@ -259,7 +259,7 @@ TEST(Streams, AChasedArrayIsRankedAboveAStreamedOneOfTheSameRate) {
   EXPECT_LT(streamed_now, chased_now / 3);
 }
 
-// Samples of misses tell by themselves what a prefetcher leaves.
+// Samples of misses show by themselves what a prefetcher leaves.
 TEST(Streams, SamplesOfMissesAreBelieved) {
   std::mt19937_64 random(3);
   Ranker ranker([] {

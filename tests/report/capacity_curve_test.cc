@@ -291,7 +291,7 @@ TEST(CapacityCurveTest, SamplesOfMissesTellOfMemoryThatWasNotLookedAt) {
   EXPECT_EQ(nlohmann::json::parse(CapacityCurveJson(curve))["unknown_pages"], 0);
 }
 
-// `tmprof eval` tells hit rates by TellHitRates().
+// `tmprof eval` computes hit rates by TellHitRates().
 TEST(CapacityCurveTest, TellsWhatEvalTellsIfPagesAreUnknown) {
   std::vector<EpochProfile> alone = EighthHot(/*loads=*/1);
   for (EpochProfile& epoch : alone) epoch.targets[0].resident_pages = PageCount(5000);

@@ -211,7 +211,7 @@ TEST(CountedObjects, AProfileOfNoProcessInTheTraceIsRefusedByName) {
 }
 
 TEST(CountedObjects, KnowsATrackersSitesByTheirInnermostCalls) {
-  // It unwinds further than frame pointers lead, and told of the node that is gone.
+  // It unwinds further than frame pointers lead, and reported the node that is gone.
   std::vector<EpochProfile> epochs = Epochs();
   const auto frame = [](const char* function, std::uint64_t offset) {
     return SourceFrame{.function = function, .module = "/bin/tree", .offset = offset};

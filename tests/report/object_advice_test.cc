@@ -406,7 +406,7 @@ TEST(ObjectAdvice, IsOfTheBuildThatWasRecorded) {
   EXPECT_THAT(advice.advice.build_ids, ElementsAre(std::pair("/bin/program", "\x01\xfe")));
   EXPECT_THAT(ObjectAdviceFile(advice), HasSubstr("\nmodule 1 /bin/program\nbuild 1 01fe\n"));
 
-  // Advice for another build tells nothing about the places of this one's calls.
+  // Advice for another build says nothing about the places of this one's calls.
   ObjectAdviceOptions options = Options();
   options.placed_under = ArenaAdvice{.sites = {Advised(kColdArena, 1), Advised(kColdArena, 9)},
                                      .build_ids = {{"/bin/program", "\x01\xfe"}}};

@@ -85,7 +85,7 @@ TEST(SummaryTest, TellsWhichTiersTheMachineHadWhereThatIsKnown) {
   EXPECT_EQ(json["host"]["tiers"], nlohmann::json::parse("[[0], [2, 3]]"));
 }
 
-// A price that was measured is told from one that was assumed, and either from none.
+// A price that was measured is distinguished from one that was assumed, and either from none.
 TEST(SummaryTest, TellsWhatAPageClearedByItselfCosts) {
   Trace trace = ThreeEpochs();
   EXPECT_EQ(SummaryText(*MakeSummary(trace)).find("cleared by itself"), std::string::npos);

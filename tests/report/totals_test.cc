@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All views of one trace tell of the same accesses.
+// All views of one trace show the same accesses.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

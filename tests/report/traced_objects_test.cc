@@ -523,7 +523,7 @@ TEST(TracedObjects, SamplesAreUnknownIfNoSamplerWasOnInTheObjectsLife) {
     EXPECT_EQ(row.samples.has_value(), page == 17 || page == 19) << page;
     EXPECT_EQ(row.samples.value_or(0), 0) << page;
   }
-  // Epochs without a sampler tell nothing.
+  // Epochs without a sampler have no evidence.
   const TracedObjects gated =
       Objects(epochs, {.by = ObjectsBy::kObject, .epochs = {.first = 1, .end = 3}});
   ASSERT_EQ(gated.rows.size(), 4U);

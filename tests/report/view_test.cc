@@ -74,7 +74,7 @@ TEST_P(EveryView, SpeaksEveryFormatWhateverTheTraceHolds) {
     for (const RankModel model : {RankModel::kSum, RankModel::kRate}) {
       for (const RankSource by : {RankSource::kReferences, RankSource::kSamples,
                                   RankSource::kCombined, RankSource::kTruth}) {
-        // They refuse to tell accesses from samples.
+        // They refuse to estimate accesses from samples.
         const bool of_accesses = GetParam().name == "wss" || GetParam().name == "curve";
         if (of_accesses && by == RankSource::kSamples) continue;
         const ViewOptions options{.model = model, .by = by};

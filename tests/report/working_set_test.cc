@@ -123,7 +123,7 @@ TEST(WorkingSet, HasAnIntervalThatNoPatternOfThePagesMisleads) {
   EXPECT_LT(set.at_least[2].high, 1200);
 }
 
-// A page that was looked at once tells little. Sums are right all the same.
+// A page that was looked at once is little evidence. Sums are right all the same.
 TEST(WorkingSet, IsUnbiasedThoughEachPageWasLookedAtOnce) {
   const WorkingSet set = Make(Record({.epochs = 8, .every = 8, .rate = EighthIsHot}));
   EXPECT_NEAR(set.at_least[2].pages, 512, 60);

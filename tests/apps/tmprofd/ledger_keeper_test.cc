@@ -161,7 +161,7 @@ TEST_F(LedgerKeeperTest, SettlesTheMovesOfATargetWhoseMemoryIsNoLongerLookedAt) 
   EXPECT_EQ(Read(*config_.file)[1].ranked_by, "memory");
 }
 
-// Its last moves are told after its last epoch; what is kept of targets is bounded.
+// Its last moves are reported after its last epoch; what is kept of targets is bounded.
 TEST_F(LedgerKeeperTest, KnowsATargetForTwoEpochsAfterItsLast) {
   LedgerKeeper keeper = Begin();
   ASSERT_TRUE(Note(keeper, 0, {}));

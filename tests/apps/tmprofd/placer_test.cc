@@ -96,7 +96,7 @@ class PlacerTest : public testing::Test {
         {.id = kFar, .free = PageCount(50'000), .allocatable = PageCount(50'000)}};
     return placer.Decide(epoch, targets, nodes);
   }
-  // Carries the moves out and tells.
+  // Carries the moves out and reports them.
   std::uint64_t Play(Placer& placer, const PlacementDecision& decision) {
     std::vector<MoveOutcome> outcomes;
     for (const Move& move : decision.moves) {

@@ -220,7 +220,7 @@ TEST_F(SharedPlacementTest, APageIsFoundThroughTheMapperThatUsesIt) {
   EXPECT_THAT(Decide({{Key(2, 5003), 3}}).moves, ElementsAre(MoveOf(Key(2, 5003))));
 }
 
-// Accesses to a region do not tell which of its pages a mapper uses.
+// Accesses to a region do not show which of its pages a mapper uses.
 TEST_F(SharedPlacementTest, APageOfARegionIsFoundThroughWhicheverMapperHasIt) {
   for (const std::uint32_t user : {1U, 2U}) {
     const std::uint64_t at = user == 1 ? 1000 : 5000;
@@ -441,7 +441,7 @@ TEST_F(SharedPlacementTest, APageThatOthersMapSinceItWasFoundIsFoundAnew) {
   EXPECT_TRUE(next.moves[0].joint);
 }
 
-// Target 3 is never placed: no mapping tells of it.
+// Target 3 is never placed: no mapping shows it.
 TEST_F(SharedPlacementTest, APageThatOnlyOutsidersShareStaysOnceTheOtherTargetExits) {
   Touch(1, 1000, 3);
   Touch(2, 5000, 3);
@@ -517,7 +517,7 @@ TEST_F(SharedPlacementTest, APageThatOthersKeepMappingIsTriedEverMoreRarely) {
   EXPECT_THAT(waits, ElementsAre(0, 1, 2, 4, 8));
 }
 
-// A forked child has it, too, and no mapping tells.
+// A forked child has it, too, and no mapping shows it.
 TEST_F(SharedPlacementTest, APrivatePageThatIsMappedElsewhereIsLetBeAndCountedByItself) {
   const std::map<PageKey, std::uint32_t> hot{{Key(1, kPrivate), 3}};
   const PlacementDecision first = Decide(hot);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hand-made statuses for the tests of what tells of them.
+// Hand-made statuses for the tests of the code that reports them.
 
 #pragma once
 

@@ -105,7 +105,7 @@ static void a_range_says_each_pages_node(const struct memory* memory) {
   close(session);
 }
 
-/* The PMU tells no physical address: the driver looks it up. */
+/* The PMU reports no physical address: the driver looks it up. */
 static void samples_are_of_the_node_of_their_leaf(const struct memory* memory) {
   int session = open_session();
   struct tmprof_params params = params_of(session);

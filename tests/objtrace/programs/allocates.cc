@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allocations that a tracker must tell of: built without frame pointers and without tmprof.
+// Allocations that a tracker must report: built without frame pointers and without tmprof.
 
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -724,7 +724,7 @@ TEST(FastTriesLive, FindAsManyPagesAsTheirRatesSay) {
       std::cout << fmt::format(
           "{:8.0f}/s at {:5.1f} us: {:5} tries, found {:.2f}, expected {:.2f}\n", rate, mean * 1e6,
           sum.looks, found, expected);
-      // Higher rates are not claimed, and a page that each try finds tells nothing.
+      // Higher rates are not claimed, and a page that each try finds is no evidence.
       if (rate > 50'000 || expected < 0.1 || chance > 0.9) continue;
       ++told;
       EXPECT_GT(found, expected / 1.5);

@@ -191,7 +191,7 @@ TEST(AgeGroup, LooksTheNumberUpAgainWhereAnotherWasFaster) {
   EXPECT_EQ(file.youngest[0], 8u);
 }
 
-// A caller has to look if bits have gone: no call tells who has aged.
+// A caller has to look if bits have gone: no call reports who has aged.
 TEST(AgeGroup, SucceedsIfAnotherWasFasterOnce) {
   for (const OlderNumber older :
        {OlderNumber::kIgnored, OlderNumber::kAges, OlderNumber::kRefused}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests that what Linux tells of memory cgroups is read from a tree of files in its shape.
+// Tests that Linux's facts about memory cgroups are read from a tree of files in its shape.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

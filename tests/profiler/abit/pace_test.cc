@@ -10,7 +10,7 @@ namespace pace_test {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// A look at each millisecond; `cpu` tells the CPU time by then.
+// A look at each millisecond; `cpu` returns the CPU time by then.
 void Look(Pace& pace, int from, int to, nanoseconds (*cpu)(int), std::uint32_t threads,
           nanoseconds longest_stay) {
   for (int at = from; at <= to; ++at) {

@@ -425,7 +425,7 @@ TEST_P(RegionEngineTest, HugePagesThatAClearPassesByAreNotTakenForHot) {
 TEST_P(RegionEngineTest, MlockedMemoryIsNotTakenForCold) {
   SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 500.0));
   process.mlocked = true;
-  // Set bits cannot be cleared; unset ones, alone, would tell of no access.
+  // Set bits cannot be cleared; unset ones, alone, would show no access.
   for (std::size_t i = 0; i < process.pages.size(); i += 2) process.pages[i].accessed = false;
   for (auto& page : process.pages) page.next_access = 1e18;
   Start();

@@ -519,7 +519,7 @@ TEST(FastSession, TakesAPageOnceUntilItsTurnHasCome) {
   EXPECT_TRUE(session.fastest.empty()) << "eight times again, and at the last rung alone";
 }
 
-// Two tries tell little of a page that has a large part of all accesses.
+// Two tries say little about a page that has a large part of all accesses.
 TEST_F(FastTriesTest, AreRepeatedForTheFastestPages) {
   SimulatedProcess& process = AddRunning({10, 6'000, 6'000, 6'000}, kBusy);
   constexpr std::size_t kFastest = 16;
@@ -638,7 +638,7 @@ TEST_F(FastTriesTest, AreNotMadeOfPagesThatTheClearSkips) {
 TEST_F(FastTriesTest, TellNothingOfPagesWhoseClearHasNoEffect) {
   for (SimulatedProcess::Page& page : AddRunning({10, 20'000, 40'000}, kBusy).pages) {
     page.stuck = page.rate == 40'000;
-    // The kernel tells so at the end of its only session.
+    // The kernel reports it at the end of its only session.
     if (page.stuck) page.stuck_until_asked = 1;
   }
   Scan(kBusy);
@@ -1267,7 +1267,7 @@ TEST_F(ScanEngineTest, ThatAVisitIsTooLongIsToldByASecondOfTooFewClears) {
   EXPECT_GT(*engine.visit_cpu_time(), kLongestVisit);
 }
 
-// Two windows: 2.2 s without a visit tell that both take 4.4 s at least, which is not too long.
+// Two windows: 2.2 s without a visit show that both take 4.4 s at least, which is not too long.
 TEST_F(ScanEngineTest, ASecondOfTooFewClearsGivesNoEstimateForLittleMemory) {
   Add(std::vector<double>(8 * kTable, 100.0));
   ScanEngine& engine = Start({.overhead_share = 0.0002});
@@ -1291,7 +1291,7 @@ TEST_F(ScanEngineTest, TimeInWhichNothingMayBeClearedTellsNothingOfAVisit) {
   }
 }
 
-// At 0.002 % not even one more window of 2048 pages is affordable: only time can tell, from the
+// At 0.002 % not even one more window of 2048 pages is affordable: only time can show it, from the
 // first epoch on in which nothing forbade clears.
 TEST_F(ScanEngineTest, AnEarlierBanOnClearsDoesNotHinderTheEstimateAfterwards) {
   Add(std::vector<double>(192 * kTable, 100.0));
@@ -1614,7 +1614,7 @@ TEST_F(WholeClearTest, LockedMemoryIsLookedAt) {
   EXPECT_EQ(harvest_.unclearable, 0u);
 }
 
-// The mapping beside it is cold, so that no bit of the table's first clear tells anything.
+// The mapping beside it is cold, so that no bit of the table's first clear is evidence.
 TEST_F(WholeClearTest, LockedMemoryIsLookedAtBesideAnotherMapping) {
   SimulatedProcess& process = Add(Rates(kTable, 16, 200, 0.0));
   process.clears_whole = true;

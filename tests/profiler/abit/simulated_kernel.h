@@ -36,16 +36,16 @@ class SimulatedProcess {
     bool present = true;
     bool mapped = true;           // accessibly
     bool shared = false;          // the clear passes it by
-    bool stuck = false;           // the clear passes it by, and the kernel does not tell
-    bool unsettled = false;       // the clear passes it by, and the kernel says why
-    std::uint32_t passed_by = 0;  // clears to come, and the kernel does not tell
+    bool stuck = false;           // the clear skips it, and the kernel does not report it
+    bool unsettled = false;       // the clear skips it, and the kernel says why
+    std::uint32_t passed_by = 0;  // later clears that skip it, unreported by the kernel
     // ClearableAlone() calls the page clearable so often, and then reports that it is not.
     std::uint32_t stuck_until_asked = ~0u;
     std::uint32_t asked_alone = 0;
     bool mlocked = false;  // a clear of it is refused
     std::uint64_t frame = 0;
-    bool charged_elsewhere = false;  // ageing passes it by
-    bool table_in_use = false;       // the same, and the kernel does not tell
+    bool charged_elsewhere = false;  // ageing skips it
+    bool table_in_use = false;       // the same, and the kernel does not report it
     bool accessed = true;            // the state after its first touch
     Seconds next_access = 0;         // in CPU time, while not accessed
     // A CPU keeps its translation, so that a clear without a flush hides all accesses.
@@ -572,8 +572,8 @@ class SimulatedAgeing final : public MemcgAgeing {
 
   std::string path = "/service";
   std::vector<SimulatedProcess*> members;
-  std::vector<SimulatedProcess*> joined;  // members that GroupOf() does not tell of yet
-  std::set<Pid> left;                     // no members any more, which it does not tell of either
+  std::vector<SimulatedProcess*> joined;  // members that GroupOf() does not report yet
+  std::set<Pid> left;                     // no members any more, which it does not report either
   std::vector<Member> others;             // members that are no targets
   PageCount file{0};                      // page cache
   std::optional<PageCount> held;          // default: the memory that members have

@@ -366,7 +366,7 @@ TEST_F(HardwareTest, CountsASampleOfUnknownSourceOnlyIfItsEventTakesNothingButMi
   }
 }
 
-// The PMU's own losses stand in the events' counts, with those of the ring, of which records tell.
+// The PMU's own losses stand in the events' counts, with those of the ring, which records report.
 TEST_F(HardwareTest, TellsOnceOfEachSampleThatAVirtualPmuLostAlsoOfEventsThatAreClosed) {
   Put("vibs_op/type", "23");
   Put("vibs_op/events/mem-samples", "config=0x5");
