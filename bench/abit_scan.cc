@@ -31,7 +31,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "profiler/procfs.h"
+#include "base/host/procfs.h"
 #include "profiler/sources/abit/abit_scanner.h"
 
 namespace tmprof {

@@ -41,12 +41,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/host/procfs.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
 #include "driver/core/hold_buckets.h"
 #include "driver/uapi/tmprof.h"
-#include "profiler/procfs.h"
 #include "profiler/sources/abit/linux_abit_kernel.h"
 #include "profiler/sources/abit/page_table_reader.h"
 

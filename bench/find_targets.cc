@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "profiler/procfs.h"
+#include "base/host/procfs.h"
 #include "profiler/target_finder.h"
 
 namespace tmprof {

@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/host/node_list.h"
 #include "base/unique_fd.h"
-#include "mover/node_list.h"
 
 namespace tmprof {
 namespace {

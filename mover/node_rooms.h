@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
+#include "base/host/node_memory.h"
 #include "base/units.h"
 #include "mover/move_planner.h"
-#include "mover/node_memory.h"
 
 namespace tmprof {
 

@@ -17,9 +17,9 @@
 
 #include <fmt/format.h>
 
+#include "base/host/own_cpus.h"
 #include "base/parse_integer.h"
 #include "base/unique_fd.h"
-#include "profiler/own_cpus.h"
 
 namespace tmprof {
 namespace {

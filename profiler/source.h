@@ -13,6 +13,7 @@
 #include "base/epoch_profile.h"
 #include "base/page_key.h"
 #include "base/result.h"
+#include "base/tracked_process.h"
 #include "base/units.h"
 
 namespace tmprof {
@@ -61,16 +62,6 @@ struct SourceEpoch {
   // Spans known to be mapped by one entry, so that samples inside them join their record and get
   // their node. They are no evidence themselves.
   std::vector<ReferenceRecord> huge_spans;
-};
-
-// A live process that the sources follow. `mappings` is two seconds old at most, but for what
-// cannot be read.
-struct TrackedProcess {
-  TargetId id;
-  Pid pid;
-  std::uint64_t start_time_ticks = 0;
-  std::vector<Mapping> mappings;
-  std::optional<std::uint64_t> ipc_namespace{};  // see Target
 };
 
 // The cost a source may cause the targets, as a share of their CPU time: 0.01 is 1 %.

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "base/host/procfs.h"
 #include "base/result.h"
 #include "base/units.h"
 #include "profiler/process_filter.h"
-#include "profiler/procfs.h"
 
 namespace tmprof {
 

@@ -14,9 +14,9 @@
 
 #include "base/epoch_profile.h"
 #include "base/epoch_stream.h"
+#include "base/host/procfs.h"
 #include "base/result.h"
 #include "profiler/process_filter.h"
-#include "profiler/procfs.h"
 #include "profiler/source.h"
 
 namespace tmprof {

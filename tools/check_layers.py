@@ -15,19 +15,20 @@ import sys
 # file's path is its room. A new edge is a design decision, stated in the commit that adds it.
 EDGES = {
     "base": set(),
+    "base/host": {"base"},
     "driver/uapi": set(),
     "driver/core": {"driver/uapi"},
     "driver": {"driver/uapi", "driver/core"},
     "rank": {"base"},
-    "profiler": {"base", "driver/uapi", "driver/core", "testbed/tiersim/format"},
+    "profiler": {"base", "base/host", "driver/uapi", "driver/core", "testbed/tiersim/format"},
     "policy": {"base"},
     "policy/replay": {"base", "policy", "proto", "rank"},
-    "mover": {"base"},
+    "mover": {"base", "base/host"},
     "locker": {"base"},
     "proto": {"base"},
     "report": {"base", "proto", "rank"},
     "objtrace": {"base"},
-    "apps": {"base", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
+    "apps": {"base", "base/host", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
              "mover", "locker", "proto", "report", "objtrace"},
     "testbed": {"driver/uapi"},
     # Runs inside QEMU; the stream that it writes is all that tmprof knows of it.
@@ -36,9 +37,9 @@ EDGES = {
     # Runs in the guest's kernel.
     "testbed/vpmu": {"testbed/tiersim/format"},
     "bench/workloads": set(),
-    "bench": {"base", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
+    "bench": {"base", "base/host", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
               "proto", "report", "objtrace", "bench/workloads"},
-    "tests": {"base", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
+    "tests": {"base", "base/host", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
               "mover", "locker", "proto", "report", "objtrace", "apps", "bench/workloads",
               "testbed/tiersim", "testbed/tiersim/format"},
 }

@@ -15,7 +15,7 @@
 
 #include <fmt/format.h>
 
-#include "profiler/procfs.h"
+#include "base/host/procfs.h"
 #include "report/view.h"
 
 namespace tmprof {

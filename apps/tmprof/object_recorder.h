@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "base/epoch_profile.h"
+#include "base/host/procfs.h"
 #include "base/result.h"
 #include "objtrace/tracker/log_reader.h"
-#include "profiler/procfs.h"
 #include "report/loaded_data.h"
 
 namespace tmprof {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "base/host/procfs.h"
 #include "base/units.h"
-#include "profiler/procfs.h"
 
 namespace tmprof {
 

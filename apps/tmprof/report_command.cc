@@ -17,7 +17,7 @@
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/parse_errors.h"
 #include "apps/tmprof/terminal.h"
-#include "mover/node_list.h"
+#include "base/host/node_list.h"
 #include "proto/ledger_file.h"
 #include "proto/objects_file.h"
 #include "report/trace.h"

@@ -10,13 +10,13 @@
 #include <set>
 #include <vector>
 
-#include "apps/tmprof/joint_memory.h"
 #include "apps/tmprof/page_set.h"
 #include "apps/tmprof/recording_outcome.h"
 #include "base/epoch_profile.h"
 #include "base/epoch_stream.h"
+#include "base/host/joint_memory.h"
+#include "base/host/procfs.h"
 #include "base/shared_pages.h"
-#include "profiler/procfs.h"
 #include "profiler/source.h"
 
 namespace tmprof {

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "apps/tmprof/messages.h"
-#include "apps/tmprof/urgent_scope.h"
 #include "apps/tmprof/version.h"
+#include "base/host/urgent_scope.h"
 #include "profiler/gate/gate.h"
 #include "profiler/kept_figures.h"
 #include "profiler/source_kind.h"

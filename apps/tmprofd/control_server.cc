@@ -26,8 +26,8 @@
 #include "apps/tmprofd/control_client.h"
 #include "apps/tmprofd/control_request.h"
 #include "apps/tmprofd/control_socket.h"
-#include "apps/tmprofd/signals_blocked.h"
 #include "base/check.h"
+#include "base/host/signals_blocked.h"
 #include "base/unique_fd.h"
 
 namespace tmprof {

@@ -14,7 +14,6 @@
 #include <mutex>
 #include <utility>
 
-#include "apps/tmprof/signal_queue.h"
 #include "apps/tmprof/version.h"
 #include "apps/tmprofd/config_file.h"
 #include "apps/tmprofd/control_server.h"
@@ -23,6 +22,7 @@
 #include "apps/tmprofd/metrics.h"
 #include "apps/tmprofd/placement_session.h"
 #include "apps/tmprofd/service_manager.h"
+#include "base/host/signal_queue.h"
 
 namespace tmprof {
 namespace {

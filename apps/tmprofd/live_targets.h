@@ -8,10 +8,10 @@
 #include <optional>
 #include <vector>
 
+#include "base/host/procfs.h"
+#include "base/tracked_process.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
-#include "profiler/procfs.h"
-#include "profiler/source.h"
 
 namespace tmprof {
 

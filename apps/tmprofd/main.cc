@@ -18,7 +18,7 @@
 #include "apps/tmprofd/config_file.h"
 #include "apps/tmprofd/config_manual.h"
 #include "apps/tmprofd/daemon.h"
-#include "profiler/procfs.h"
+#include "base/host/procfs.h"
 
 namespace tmprof {
 namespace {

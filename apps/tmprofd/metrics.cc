@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/tmprofd/signals_blocked.h"
+#include "base/host/signals_blocked.h"
 #include "base/units.h"
 #include "rank/rank_weight.h"
 #include "report/format.h"

@@ -16,7 +16,7 @@
 #include <string>
 
 #include "tests/apps/program.h"
-#include "tests/profiler/proc_tree.h"
+#include "tests/base/host/proc_tree.h"
 
 namespace tmprof {
 namespace preloading_test {

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/profiler/proc_tree.h"
+#include "tests/base/host/proc_tree.h"
 
 namespace tmprof {
 namespace session_facts_test {

@@ -14,7 +14,7 @@
 #include <limits>
 #include <string>
 
-#include "tests/profiler/proc_tree.h"
+#include "tests/base/host/proc_tree.h"
 
 namespace tmprof {
 namespace kept_figures_test {

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "profiler/helper_processes.h"
-#include "tests/profiler/headless_process.h"
-#include "tests/profiler/proc_tree.h"
+#include "tests/base/host/headless_process.h"
+#include "tests/base/host/proc_tree.h"
 
 namespace tmprof {
 namespace target_finder_test {

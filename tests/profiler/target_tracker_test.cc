@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "profiler/helper_processes.h"
-#include "tests/profiler/proc_tree.h"
+#include "tests/base/host/proc_tree.h"
 
 namespace tmprof {
 namespace target_tracker_test {

@@ -14,8 +14,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/host/procfs.h"
 #include "base/unique_fd.h"
-#include "profiler/procfs.h"
 #include "tests/apps/program.h"
 #include "tests/folders.h"
 

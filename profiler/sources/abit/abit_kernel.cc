@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "profiler/capabilities.h"
+#include "base/host/capabilities.h"
 
 namespace tmprof::abit {
 namespace {

@@ -17,8 +17,8 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "base/host/capabilities.h"
 #include "base/unique_fd.h"
-#include "profiler/capabilities.h"
 #include "profiler/sources/abit/auto_engine.h"
 #include "profiler/sources/abit/calibration.h"
 #include "profiler/sources/abit/kept_calibration.h"

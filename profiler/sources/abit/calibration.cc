@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "profiler/sources/abit/calibration.h"
-#include "profiler/own_cpus.h"
+#include "base/host/own_cpus.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -26,9 +26,9 @@
 
 #include <fmt/format.h>
 
+#include "base/host/procfs.h"
 #include "base/median.h"
 #include "profiler/helper_processes.h"
-#include "profiler/procfs.h"
 #include "profiler/sources/abit/anonymous_memory.h"
 #include "profiler/sources/abit/child_process.h"
 #include "profiler/sources/abit/fast_tries.h"

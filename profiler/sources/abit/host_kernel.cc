@@ -13,8 +13,8 @@
 
 #include <fmt/format.h>
 
-#include "profiler/first_line.h"
-#include "profiler/procfs.h"
+#include "base/host/first_line.h"
+#include "base/host/procfs.h"
 
 namespace tmprof::abit {
 namespace {

@@ -21,11 +21,11 @@
 
 #include <fmt/format.h>
 
+#include "base/host/capabilities.h"
+#include "base/host/first_line.h"
+#include "base/host/procfs.h"
 #include "base/unique_fd.h"
-#include "profiler/capabilities.h"
-#include "profiler/first_line.h"
 #include "profiler/helper_processes.h"
-#include "profiler/procfs.h"
 #include "profiler/sources/abit/child_process.h"
 #include "profiler/sources/abit/host_kernel.h"
 #include "profiler/sources/abit/page_walk.h"

@@ -22,9 +22,9 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "base/host/first_line.h"
+#include "base/host/procfs.h"
 #include "base/unique_fd.h"
-#include "profiler/first_line.h"
-#include "profiler/procfs.h"
 #include "profiler/sources/abit/host_kernel.h"
 #include "profiler/sources/abit/lru_gen.h"
 #include "profiler/sources/abit/node_map.h"

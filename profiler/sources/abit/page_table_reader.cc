@@ -17,8 +17,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/host/capabilities.h"
 #include "base/unique_fd.h"
-#include "profiler/capabilities.h"
 #include "profiler/sources/abit/libbpf_log.h"
 #include "profiler/sources/abit/map_view.h"
 #include "profiler/sources/abit/page_walk.h"

@@ -11,7 +11,7 @@
 #include <map>
 #include <string>
 
-#include "profiler/capabilities.h"
+#include "base/host/capabilities.h"
 #include "profiler/sources/abit/libbpf_log.h"
 #include "profiler/sources/abit/map_view.h"
 #include "profiler/sources/abit/switch_clock_map.h"

@@ -14,8 +14,8 @@
 #include <system_error>
 
 #include "base/clock.h"
+#include "base/host/own_cpus.h"
 #include "base/units.h"
-#include "profiler/own_cpus.h"
 #include "profiler/sources/abit/punctual_thread.h"
 
 namespace tmprof::abit {

@@ -19,8 +19,8 @@
 
 #include <fmt/format.h>
 
+#include "base/host/procfs.h"
 #include "profiler/helper_processes.h"
-#include "profiler/procfs.h"
 #include "profiler/sources/abit/anonymous_memory.h"
 #include "profiler/sources/abit/child_process.h"
 

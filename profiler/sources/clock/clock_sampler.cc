@@ -7,8 +7,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/host/capabilities.h"
 #include "base/sample_pairs.h"
-#include "profiler/capabilities.h"
 
 namespace tmprof {
 

@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "profiler/first_line.h"
+#include "base/host/first_line.h"
 #include "profiler/source_kind.h"
 #include "profiler/sources/driver/session.h"
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/epoch_profile.h"
+#include "base/host/procfs.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "profiler/procfs.h"
 #include "profiler/sources/exact/truth_assembler.h"
 #include "profiler/sources/exact/truth_decoder.h"
 

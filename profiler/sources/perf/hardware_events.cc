@@ -12,8 +12,8 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/host/first_line.h"
 #include "base/parse_integer.h"
-#include "profiler/first_line.h"
 
 namespace tmprof {
 namespace {

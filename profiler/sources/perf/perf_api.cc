@@ -16,10 +16,10 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/host/capabilities.h"
+#include "base/host/first_line.h"
+#include "base/host/procfs.h"
 #include "base/parse_integer.h"
-#include "profiler/capabilities.h"
-#include "profiler/first_line.h"
-#include "profiler/procfs.h"
 
 namespace tmprof {
 namespace {

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <ctime>
 
-#include "profiler/capabilities.h"
+#include "base/host/capabilities.h"
 
 namespace tmprof {
 

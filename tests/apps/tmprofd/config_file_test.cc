@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/capabilities.h"
+#include "base/host/capabilities.h"
 #include "tests/apps/program.h"
 #include "tests/folders.h"
 

@@ -35,7 +35,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
-#include "profiler/procfs.h"
+#include "base/host/procfs.h"
 #include "profiler/sources/abit/abit_scanner.h"
 #include "profiler/sources/abit/calibration.h"
 #include "profiler/sources/abit/linux_abit_kernel.h"

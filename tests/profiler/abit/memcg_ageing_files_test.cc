@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "profiler/sources/abit/memcg_ageing.h"
-#include "tests/profiler/proc_tree.h"
+#include "tests/base/host/proc_tree.h"
 
 namespace tmprof::abit {
 namespace memcg_ageing_files_test {

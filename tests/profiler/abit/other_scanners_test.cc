@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "tests/profiler/proc_tree.h"
+#include "tests/base/host/proc_tree.h"
 
 namespace tmprof::abit {
 namespace other_scanners_test {

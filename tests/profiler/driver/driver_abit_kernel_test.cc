@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/procfs.h"
+#include "base/host/procfs.h"
 #include "profiler/source_kind.h"
 #include "profiler/sources/abit/abit_scanner.h"
 #include "tests/profiler/driver/fake_device.h"

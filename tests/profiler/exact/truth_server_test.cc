@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/base/host/proc_tree.h"
 #include "tests/profiler/exact/stream_bytes.h"
-#include "tests/profiler/proc_tree.h"
 
 namespace tmprof::exact {
 namespace truth_server_test {

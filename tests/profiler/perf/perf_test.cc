@@ -15,7 +15,7 @@
 #include "profiler/sources/perf/perf_record.h"
 #include "profiler/sources/perf/perf_ring.h"
 #include "profiler/sources/perf/sample_table.h"
-#include "tests/profiler/headless_process.h"
+#include "tests/base/host/headless_process.h"
 #include "tests/profiler/perf/fake_perf_api.h"
 
 namespace tmprof {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mover/node_memory.h"
+#include "base/host/node_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

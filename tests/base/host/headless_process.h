@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/host/procfs.h"
 #include "base/units.h"
-#include "profiler/procfs.h"
 
 namespace tmprof {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "profiler/capabilities.h"
+#include "base/host/capabilities.h"
 
 #include <gtest/gtest.h>
 

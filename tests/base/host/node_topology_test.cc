@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mover/node_topology.h"
+#include "base/host/node_topology.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mover/node_list.h"
+#include "base/host/node_list.h"
 
 #include <cstddef>
 #include <cstdint>

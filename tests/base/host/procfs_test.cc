@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "profiler/procfs.h"
+#include "base/host/procfs.h"
 
 #include <elf.h>
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@
 #include <string_view>
 #include <thread>
 
-#include "tests/profiler/headless_process.h"
-#include "tests/profiler/proc_tree.h"
+#include "tests/base/host/headless_process.h"
+#include "tests/base/host/proc_tree.h"
 
 namespace tmprof {
 namespace procfs_test {
@@ -494,7 +494,7 @@ TEST(LiveProcFs, ReadsThisProcess) {
   EXPECT_EQ(stat->parent, Pid(getppid()));
   EXPECT_TRUE(stat->alive());
   EXPECT_GT(stat->resident, PageCount(0));
-  EXPECT_NE(procfs.Command(self).find("profiler_test"), std::string::npos);
+  EXPECT_NE(procfs.Command(self).find("host_test"), std::string::npos);
   EXPECT_GT(procfs.TotalMemory().value(), stat->resident);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "profiler/own_cpus.h"
+#include "base/host/own_cpus.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -8,7 +8,7 @@
 
 #include <set>
 
-#include "tests/profiler/proc_tree.h"
+#include "tests/base/host/proc_tree.h"
 
 namespace tmprof {
 namespace own_cpus_test {

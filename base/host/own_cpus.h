@@ -6,9 +6,9 @@
 #include <set>
 #include <vector>
 
+#include "base/host/procfs.h"
+#include "base/tracked_process.h"
 #include "base/units.h"
-#include "profiler/procfs.h"
-#include "profiler/source.h"
 
 namespace tmprof {
 

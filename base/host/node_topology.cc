@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mover/node_topology.h"
+#include "base/host/node_topology.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "mover/node_list.h"
+#include "base/host/node_list.h"
 
 namespace tmprof {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "profiler/procfs.h"
+#include "base/host/procfs.h"
 
 #include <dirent.h>
 #include <elf.h>

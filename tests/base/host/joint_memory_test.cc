@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/joint_memory.h"
+#include "base/host/joint_memory.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "profiler/own_cpus.h"
+#include "base/host/own_cpus.h"
 
 #include <sched.h>
 #include <unistd.h>

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/epoch_profile.h"
+#include "base/host/procfs.h"
 #include "base/units.h"
-#include "profiler/procfs.h"
 
 namespace tmprof {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/signal_queue.h"
+#include "base/host/signal_queue.h"
 
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "profiler/capabilities.h"
+#include "base/host/capabilities.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
