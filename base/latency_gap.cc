@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "base/human_units.h"
+#include "base/duration_text.h"
 
 namespace tmprof {
 namespace {

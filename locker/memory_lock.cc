@@ -21,7 +21,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "base/human_units.h"
+#include "base/text/human_units.h"
 #include "locker/stopped_thread.h"
 
 namespace tmprof {

@@ -19,11 +19,11 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/human_units.h"
+#include "base/text/format.h"
+#include "base/text/human_units.h"
 #include "proto/frame.h"
 #include "rank/known_evidence.h"
 #include "rank/total_ranker.h"
-#include "report/format.h"
 #include "report/rank_correlation.h"
 
 namespace tmprof {

@@ -9,10 +9,10 @@
 
 #include <fmt/format.h>
 
-#include "base/human_units.h"
+#include "base/text/format.h"
+#include "base/text/human_units.h"
 #include "rank/hit_rate_teller.h"
 #include "rank/memory_worth.h"
-#include "report/format.h"
 #include "report/hit_rate_text.h"
 #include "report/hottest_pages.h"
 

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/text/format.h"
+#include "base/text/text_table.h"
 #include "base/units.h"
 #include "rank/hit_rates.h"
 #include "rank/rank_model.h"
 #include "rank/rank_weight.h"
-#include "report/format.h"
-#include "report/text_table.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {

@@ -11,9 +11,9 @@
 
 #include <fmt/format.h>
 
+#include "base/text/format.h"
 #include "report/canvas.h"
 #include "report/capacity_curve.h"
-#include "report/format.h"
 
 namespace tmprof {
 namespace {

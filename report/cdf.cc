@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text/format.h"
 #include "report/canvas.h"
-#include "report/format.h"
 #include "report/hottest_pages.h"
 
 namespace tmprof {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/text/text_table.h"
 #include "base/units.h"
 #include "rank/rank_model.h"
 #include "rank/rank_weight.h"
-#include "report/text_table.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {

@@ -16,9 +16,9 @@
 
 #include <fmt/format.h>
 
+#include "base/text/format.h"
 #include "base/unique_fd.h"
 #include "rank/epoch_estimates.h"
-#include "report/format.h"
 #include "report/replaced_file.h"
 #include "report/whole_trace.h"
 

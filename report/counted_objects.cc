@@ -15,8 +15,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text/format.h"
 #include "proto/objects_file.h"
-#include "report/format.h"
 #include "report/objects.h"
 #include "report/symbols.h"
 

@@ -14,7 +14,7 @@
 
 #include <fmt/format.h>
 
-#include "report/format.h"
+#include "base/text/format.h"
 #include "report/objects.h"
 
 namespace tmprof {

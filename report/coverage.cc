@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "report/format.h"
+#include "base/text/format.h"
 #include "report/page_spans.h"
 
 namespace tmprof {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/text/text_table.h"
 #include "base/units.h"
-#include "report/text_table.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {

@@ -10,8 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text/format.h"
 #include "rank/epoch_estimates.h"
-#include "report/format.h"
 
 namespace tmprof {
 namespace {

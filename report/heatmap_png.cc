@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text/format.h"
 #include "report/canvas.h"
-#include "report/format.h"
 #include "report/heatmap.h"
 
 namespace tmprof {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "base/text/format.h"
 #include "rank/hit_rates.h"
-#include "report/format.h"
 
 namespace tmprof {
 

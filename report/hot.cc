@@ -11,8 +11,8 @@
 
 #include <fmt/format.h>
 
-#include "base/human_units.h"
-#include "report/format.h"
+#include "base/text/format.h"
+#include "base/text/human_units.h"
 #include "report/object_map.h"
 #include "report/objects.h"
 

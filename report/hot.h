@@ -13,13 +13,13 @@
 
 #include "base/allocations.h"
 #include "base/result.h"
+#include "base/text/text_table.h"
 #include "base/units.h"
 #include "rank/rank_model.h"
 #include "rank/rank_weight.h"
 #include "report/interval.h"
 #include "report/object_map.h"
 #include "report/page_spans.h"
-#include "report/text_table.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/text/text_table.h"
 #include "base/units.h"
 #include "report/hot.h"
 #include "report/interval.h"
-#include "report/text_table.h"
 
 namespace tmprof {
 

@@ -12,11 +12,11 @@
 
 #include <fmt/format.h>
 
-#include "base/human_units.h"
 #include "base/log_duration.h"
 #include "base/move_history.h"
+#include "base/text/format.h"
+#include "base/text/human_units.h"
 #include "rank/rank_model.h"
-#include "report/format.h"
 
 namespace tmprof {
 namespace {

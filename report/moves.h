@@ -14,9 +14,9 @@
 #include "base/latency_gap.h"
 #include "base/move.h"
 #include "base/result.h"
+#include "base/text/text_table.h"
 #include "base/units.h"
 #include "proto/ledger_file.h"
-#include "report/text_table.h"
 #include "report/trace.h"
 
 namespace tmprof {

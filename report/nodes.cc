@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 
+#include "base/text/format.h"
 #include "rank/epoch_estimates.h"
 #include "rank/source_view.h"
-#include "report/format.h"
 
 namespace tmprof {
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/human_units.h"
-#include "report/format.h"
+#include "base/text/format.h"
+#include "base/text/human_units.h"
 #include "report/object_advice.h"
 #include "report/objects.h"
 

@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "report/format.h"
+#include "base/text/format.h"
 #include "report/objects.h"
 
 namespace tmprof {

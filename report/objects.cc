@@ -13,8 +13,8 @@
 
 #include <fmt/format.h>
 
-#include "base/human_units.h"
-#include "report/format.h"
+#include "base/text/format.h"
+#include "base/text/human_units.h"
 #include "report/replaced_file.h"
 
 namespace tmprof {

@@ -17,11 +17,11 @@
 
 #include "base/epoch_stream.h"
 #include "base/result.h"
+#include "base/text/first_rows.h"
+#include "base/text/format.h"
+#include "base/text/text_table.h"
 #include "proto/objects_file.h"
-#include "report/first_rows.h"
-#include "report/format.h"
 #include "report/symbols.h"
-#include "report/text_table.h"
 
 namespace tmprof {
 

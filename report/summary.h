@@ -6,8 +6,8 @@
 #include <string>
 
 #include "base/result.h"
+#include "base/text/text_table.h"
 #include "report/coverage.h"
-#include "report/text_table.h"
 
 namespace tmprof {
 

@@ -16,12 +16,12 @@
 #include <fmt/format.h>
 
 #include "base/epoch_profile.h"
-#include "base/human_units.h"
+#include "base/text/first_rows.h"
+#include "base/text/format.h"
+#include "base/text/human_units.h"
 #include "rank/known_evidence.h"
 #include "rank/rank_weight.h"
 #include "rank/total_ranker.h"
-#include "report/first_rows.h"
-#include "report/format.h"
 #include "report/hit_rate_text.h"
 #include "report/observed_pages.h"
 #include "report/span_uses.h"

@@ -20,11 +20,11 @@
 
 #include "base/allocations.h"
 #include "base/result.h"
+#include "base/text/text_table.h"
 #include "base/units.h"
 #include "rank/rank_weight.h"
 #include "report/object_map.h"
 #include "report/objects.h"
-#include "report/text_table.h"
 #include "report/trace.h"
 
 namespace tmprof {

@@ -11,16 +11,16 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/text/format.h"
+#include "base/text/text_table.h"
 #include "proto/ledger_file.h"
 #include "rank/rank_model.h"
 #include "rank/rank_weight.h"
 #include "report/counted_objects.h"
-#include "report/format.h"
 #include "report/heatmap.h"
 #include "report/hot_groups.h"
 #include "report/moves.h"
 #include "report/objects.h"
-#include "report/text_table.h"
 #include "report/trace.h"
 #include "report/working_set.h"
 

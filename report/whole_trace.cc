@@ -10,8 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text/format.h"
 #include "rank/memory_traffic.h"
-#include "report/format.h"
 #include "report/hit_rate_text.h"
 
 namespace tmprof {

@@ -12,8 +12,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text/format.h"
 #include "rank/epoch_estimates.h"
-#include "report/format.h"
 #include "report/size_unit.h"
 
 namespace tmprof {

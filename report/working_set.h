@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/text/text_table.h"
 #include "base/units.h"
 #include "rank/rank_model.h"
-#include "report/text_table.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text/format.h"
 #include "report/canvas.h"
-#include "report/format.h"
 #include "report/size_unit.h"
 #include "report/working_set.h"
 

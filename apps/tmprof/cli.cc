@@ -9,7 +9,7 @@
 #include <system_error>
 
 #include "apps/tmprof/parse_errors.h"
-#include "base/human_units.h"
+#include "base/text/human_units.h"
 #include "rank/rank_weight.h"
 
 namespace tmprof {

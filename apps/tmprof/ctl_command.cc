@@ -14,7 +14,7 @@
 #include "apps/tmprof/terminal.h"
 #include "apps/tmprofd/control_address.h"
 #include "apps/tmprofd/control_client.h"
-#include "report/format.h"
+#include "base/text/format.h"
 
 namespace tmprof {
 namespace {

@@ -22,7 +22,7 @@
 #include "apps/tmprof/record_session.h"
 #include "apps/tmprof/recording_outcome.h"
 #include "apps/tmprof/terminal.h"
-#include "base/human_units.h"
+#include "base/text/human_units.h"
 #include "base/unique_fd.h"
 #include "report/trace.h"
 #include "report/view.h"

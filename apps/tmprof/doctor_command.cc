@@ -11,9 +11,9 @@
 #include "apps/tmprof/parse_errors.h"
 #include "apps/tmprof/session_sources.h"
 #include "apps/tmprof/terminal.h"
+#include "base/text/format.h"
 #include "mover/joint_moves.h"
 #include "profiler/probe.h"
-#include "report/format.h"
 
 namespace tmprof {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "report/format.h"
+#include "base/text/format.h"
 
 namespace tmprof {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/epoch_stream.h"
 #include "base/result.h"
-#include "report/text_table.h"
+#include "base/text/text_table.h"
 
 namespace tmprof {
 

@@ -19,7 +19,7 @@
 #include "apps/tmprof/parse_errors.h"
 #include "apps/tmprof/record_session.h"
 #include "apps/tmprof/source_choice.h"
-#include "base/human_units.h"
+#include "base/text/human_units.h"
 #include "profiler/source_kind.h"
 #include "proto/arena_advice.h"
 

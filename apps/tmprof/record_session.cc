@@ -40,8 +40,9 @@
 #include "base/host/own_cpus.h"
 #include "base/host/procfs.h"
 #include "base/host/signal_queue.h"
-#include "base/human_units.h"
 #include "base/latency_gap.h"
+#include "base/text/format.h"
+#include "base/text/human_units.h"
 #include "objtrace/tracker/advice.h"
 #include "profiler/recorder.h"
 #include "profiler/source_kind.h"
@@ -50,7 +51,6 @@
 #include "profiler/target_finder.h"
 #include "profiler/target_tracker.h"
 #include "proto/trace_file.h"
-#include "report/format.h"
 
 namespace tmprof {
 namespace {

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <string_view>
 
-#include "base/human_units.h"
-#include "report/format.h"
+#include "base/text/format.h"
+#include "base/text/human_units.h"
 
 namespace tmprof {
 namespace {

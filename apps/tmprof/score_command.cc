@@ -13,10 +13,10 @@
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/parse_errors.h"
 #include "apps/tmprof/terminal.h"
-#include "base/human_units.h"
 #include "base/ratio.h"
+#include "base/text/format.h"
+#include "base/text/human_units.h"
 #include "report/accuracy.h"
-#include "report/format.h"
 #include "report/trace.h"
 
 namespace tmprof {

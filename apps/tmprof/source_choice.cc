@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "base/human_units.h"
+#include "base/text/human_units.h"
 
 namespace tmprof {
 namespace {

@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "report/text_table.h"
+#include "base/text/text_table.h"
 
 namespace tmprof {
 

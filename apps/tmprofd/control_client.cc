@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "apps/tmprofd/control_address.h"
-#include "base/human_units.h"
+#include "base/text/human_units.h"
 
 namespace tmprof {
 namespace {

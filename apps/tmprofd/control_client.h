@@ -16,8 +16,8 @@
 #include <string>
 
 #include "base/result.h"
+#include "base/text/format.h"
 #include "base/unique_fd.h"
-#include "report/format.h"
 
 namespace tmprof {
 

@@ -8,7 +8,7 @@
 #include <array>
 #include <utility>
 
-#include "report/format.h"
+#include "base/text/format.h"
 
 namespace tmprof {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "apps/tmprofd/control_server.h"
 #include "base/result.h"
-#include "report/text_table.h"
+#include "base/text/text_table.h"
 
 namespace tmprof {
 

@@ -19,12 +19,12 @@
 #include "base/epoch_profile.h"
 #include "base/latency_gap.h"
 #include "base/move.h"
+#include "base/text/format.h"
+#include "base/text/text_table.h"
 #include "base/tiers.h"
 #include "base/units.h"
 #include "mover/move_calibration.h"
 #include "rank/rank_model.h"
-#include "report/format.h"
-#include "report/text_table.h"
 
 namespace tmprof {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "apps/tmprofd/config.h"
-#include "report/format.h"
+#include "base/text/format.h"
 
 namespace tmprof {
 

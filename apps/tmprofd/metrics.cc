@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "base/host/signals_blocked.h"
+#include "base/text/format.h"
 #include "base/units.h"
 #include "rank/rank_weight.h"
-#include "report/format.h"
 
 namespace tmprof {
 namespace {

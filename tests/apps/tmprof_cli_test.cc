@@ -21,8 +21,8 @@
 #include "proto/trace_file.h"
 #include "report/view.h"
 #include "tests/apps/program.h"
+#include "tests/base/text/text_tables.h"
 #include "tests/folders.h"
-#include "tests/report/text_tables.h"
 
 namespace tmprof::test {
 namespace tmprof_cli_test {

@@ -10,7 +10,7 @@
 
 #include "report/hot.h"
 #include "report/view.h"
-#include "tests/report/text_tables.h"
+#include "tests/base/text/text_tables.h"
 #include "tests/report/traces.h"
 
 namespace tmprof {

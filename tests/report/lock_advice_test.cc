@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
-#include "tests/report/text_tables.h"
+#include "tests/base/text/text_tables.h"
 #include "tests/report/traces.h"
 
 namespace tmprof {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "report/view.h"
+#include "tests/base/text/text_tables.h"
 #include "tests/folders.h"
 #include "tests/proto/ledgers.h"
-#include "tests/report/text_tables.h"
 
 namespace tmprof {
 namespace moves_test {

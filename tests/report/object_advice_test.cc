@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "tests/base/text/text_tables.h"
 #include "tests/report/profiles.h"
-#include "tests/report/text_tables.h"
 #include "tests/report/traces.h"
 
 namespace tmprof {

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "tests/report/text_tables.h"
+#include "tests/base/text/text_tables.h"
 
 namespace tmprof {
 namespace objects_test {

@@ -13,7 +13,7 @@
 
 #include "report/hot.h"
 #include "report/object_advice.h"
-#include "tests/report/text_tables.h"
+#include "tests/base/text/text_tables.h"
 #include "tests/report/traces.h"
 
 namespace tmprof {

@@ -19,8 +19,8 @@
 
 #include "proto/trace_file.h"
 #include "tests/apps/program.h"
+#include "tests/base/text/text_tables.h"
 #include "tests/folders.h"
-#include "tests/report/text_tables.h"
 #include "tests/report/traces.h"
 
 namespace tmprof {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "report/format.h"
+#include "base/text/format.h"
 #include "tests/report/pictures.h"
 #include "tests/report/traces.h"
 

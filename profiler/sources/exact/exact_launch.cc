@@ -16,7 +16,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/human_units.h"
+#include "base/text/human_units.h"
 #include "base/unique_fd.h"
 #include "profiler/source_kind.h"
 #include "testbed/tiersim/format/guest_program.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "report/text_table.h"
+#include "base/text/text_table.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

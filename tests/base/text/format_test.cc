@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "report/format.h"
+#include "base/text/format.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

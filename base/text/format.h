@@ -18,9 +18,9 @@
 #include "base/epoch_profile.h"
 #include "base/epoch_stream.h"
 #include "base/result.h"
+#include "base/text/text_table.h"
 #include "base/trace_info.h"
 #include "base/units.h"
-#include "report/text_table.h"
 
 namespace tmprof {
 

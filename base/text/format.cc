@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "report/format.h"
+#include "base/text/format.h"
 
 #include <algorithm>
 #include <array>
