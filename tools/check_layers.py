@@ -29,8 +29,12 @@ EDGES = {
     "proto": {"base"},
     "report": {"base", "base/text", "proto", "rank"},
     "objtrace": {"base"},
+    "daemon": {"base"},
+    "daemon/placement": {"base", "base/host", "daemon", "rank", "policy", "mover", "proto"},
+    "daemon/control": {"base", "base/host", "base/text", "daemon", "rank", "mover"},
     "apps": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
-             "mover", "locker", "proto", "report", "objtrace"},
+             "mover", "locker", "proto", "report", "objtrace", "daemon", "daemon/placement",
+             "daemon/control"},
     "testbed": {"driver/uapi"},
     # Runs inside QEMU; the stream that it writes is all that tmprof knows of it.
     "testbed/tiersim": {"testbed/tiersim/format"},
@@ -41,7 +45,8 @@ EDGES = {
     "bench": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
               "proto", "report", "objtrace", "bench/workloads"},
     "tests": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
-              "mover", "locker", "proto", "report", "objtrace", "apps", "bench/workloads",
+              "mover", "locker", "proto", "report", "objtrace", "daemon", "daemon/placement",
+              "daemon/control", "apps", "bench/workloads",
               "testbed/tiersim", "testbed/tiersim/format"},
 }
 

@@ -12,9 +12,9 @@
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/parse_errors.h"
 #include "apps/tmprof/terminal.h"
-#include "apps/tmprofd/control_address.h"
-#include "apps/tmprofd/control_client.h"
 #include "base/text/format.h"
+#include "daemon/control/control_address.h"
+#include "daemon/control/control_client.h"
 
 namespace tmprof {
 namespace {

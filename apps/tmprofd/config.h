@@ -13,10 +13,11 @@
 #include <vector>
 
 #include "apps/tmprof/source_choice.h"
-#include "apps/tmprofd/capacity.h"
-#include "apps/tmprofd/control_address.h"
 #include "base/tiers.h"
 #include "base/units.h"
+#include "daemon/control/control_address.h"
+#include "daemon/placement/capacity.h"
+#include "daemon/settings.h"
 #include "mover/move_planner.h"
 #include "mover/page_mover.h"
 #include "policy/policy.h"
@@ -79,28 +80,11 @@ struct MoverConfig {
   std::uint64_t cool_down_epochs = MoveRules{}.cool_down_epochs;
 };
 
-struct LedgerConfig {
-  std::optional<std::filesystem::path> file;  // absolute
-  std::optional<std::uint64_t> most_bytes;    // then it becomes FILE.1
-  std::uint32_t kept = 8;                     // earlier files: FILE.1, the latest, to FILE.8
-  friend bool operator==(const LedgerConfig&, const LedgerConfig&) = default;
-};
-
 // On the loopback interface.
 struct ListenAddress {
   std::string host;  // in numbers, an IPv6 address without brackets
   std::uint16_t port = 0;
   friend bool operator==(const ListenAddress&, const ListenAddress&) = default;
-};
-
-enum class LogLevel : std::uint8_t { kError, kWarning, kInfo, kDebug };
-std::string_view Name(LogLevel level);  // "error", "warning", "info", "debug"
-enum class LogFormat : std::uint8_t { kText, kJson };
-std::string_view Name(LogFormat format);  // "text", "json"
-
-struct LogConfig {
-  LogLevel level = LogLevel::kInfo;
-  LogFormat format = LogFormat::kText;
 };
 
 struct Config {

@@ -17,12 +17,12 @@
 #include <expected>
 #include <utility>
 
-#include "apps/tmprofd/text_reader.h"
 #include "base/unique_fd.h"
 #include "profiler/gate/gate.h"
 #include "profiler/source_kind.h"
 #include "profiler/sources/perf/hardware_events.h"
 #include "proto/config.pb.h"
+#include "proto/text_reader.h"
 
 namespace tmprof {
 namespace {
@@ -631,30 +631,6 @@ std::expected<void, std::string> SetField(wire::Config& config, const Setting& s
 }
 
 }  // namespace
-
-std::string_view Name(LogFormat format) {
-  switch (format) {
-    case LogFormat::kText:
-      return "text";
-    case LogFormat::kJson:
-      return "json";
-  }
-  return "invalid";
-}
-
-std::string_view Name(LogLevel level) {
-  switch (level) {
-    case LogLevel::kError:
-      return "error";
-    case LogLevel::kWarning:
-      return "warning";
-    case LogLevel::kInfo:
-      return "info";
-    case LogLevel::kDebug:
-      return "debug";
-  }
-  return "invalid";
-}
 
 Result<Config> ParseConfig(std::string_view text, const std::string& name) {
   if (text.size() > kMostConfigBytes) {

@@ -16,13 +16,13 @@
 
 #include "apps/tmprof/version.h"
 #include "apps/tmprofd/config_file.h"
-#include "apps/tmprofd/control_server.h"
-#include "apps/tmprofd/daemon_status.h"
-#include "apps/tmprofd/log.h"
-#include "apps/tmprofd/metrics.h"
 #include "apps/tmprofd/placement_session.h"
-#include "apps/tmprofd/service_manager.h"
 #include "base/host/signal_queue.h"
+#include "daemon/control/control_server.h"
+#include "daemon/control/daemon_status.h"
+#include "daemon/control/log.h"
+#include "daemon/control/metrics.h"
+#include "daemon/control/service_manager.h"
 
 namespace tmprof {
 namespace {

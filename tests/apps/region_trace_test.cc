@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/tmprofd/candidates.h"
+#include "daemon/placement/candidates.h"
 #include "policy/replay/replay.h"
 #include "profiler/epoch_builder.h"
 #include "profiler/sources/abit/abit_scanner.h"

@@ -14,8 +14,8 @@
 #include <string_view>
 
 #include "apps/tmprofd/config_file.h"
-#include "apps/tmprofd/text_reader.h"
 #include "base/check.h"
+#include "proto/text_reader.h"
 
 namespace tmprof {
 namespace {

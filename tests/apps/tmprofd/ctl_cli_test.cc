@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "apps/tmprofd/control_address.h"
-#include "apps/tmprofd/control_server.h"
 #include "base/unique_fd.h"
+#include "daemon/control/control_address.h"
+#include "daemon/control/control_server.h"
 #include "tests/apps/program.h"
-#include "tests/apps/tmprofd/recording_handlers.h"
-#include "tests/apps/tmprofd/statuses.h"
+#include "tests/daemon/control/recording_handlers.h"
+#include "tests/daemon/control/statuses.h"
 
 namespace tmprof::test {
 namespace ctl_cli_test {

@@ -27,8 +27,8 @@
 #include <thread>
 #include <vector>
 
-#include "apps/tmprofd/control_client.h"
 #include "base/unique_fd.h"
+#include "daemon/control/control_client.h"
 #include "proto/ledger_file.h"
 #include "tests/apps/program.h"
 #include "tests/folders.h"
