@@ -18,6 +18,7 @@
 #include "base/ratio.h"
 #include "base/text/format.h"
 #include "base/text/human_units.h"
+#include "base/text/option_fault.h"
 #include "proto/arena_advice.h"
 #include "report/lock_advice.h"
 #include "report/object_advice.h"

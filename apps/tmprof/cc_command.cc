@@ -19,9 +19,9 @@
 
 #include "apps/tmprof/cc_arguments.h"
 #include "apps/tmprof/cli.h"
-#include "apps/tmprof/launched_command.h"
 #include "apps/tmprof/own_libraries.h"
 #include "apps/tmprof/uncounted_code.h"
+#include "profiler/launched_command.h"
 
 namespace tmprof {
 namespace {

@@ -15,6 +15,7 @@
 
 #include "apps/tmprof/messages.h"
 #include "base/result.h"
+#include "base/text/option_fault.h"
 
 namespace tmprof {
 

@@ -9,8 +9,8 @@
 
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/parse_errors.h"
-#include "apps/tmprof/version.h"
 #include "base/text/format.h"
+#include "base/version.h"
 #include "profiler/sources/exact/truth_file.h"
 #include "profiler/sources/exact/truth_merge.h"
 #include "proto/trace_file.h"

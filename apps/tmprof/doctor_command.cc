@@ -9,11 +9,11 @@
 
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/parse_errors.h"
-#include "apps/tmprof/session_sources.h"
 #include "apps/tmprof/terminal.h"
 #include "base/text/format.h"
 #include "mover/joint_moves.h"
 #include "profiler/probe.h"
+#include "profiler/session_sources.h"
 
 namespace tmprof {
 namespace {

@@ -21,6 +21,7 @@
 #include "base/ratio.h"
 #include "base/text/format.h"
 #include "base/text/human_units.h"
+#include "base/text/option_fault.h"
 #include "policy/policy.h"
 #include "policy/replay/replay.h"
 #include "policy/replay/told_hit_rates.h"

@@ -10,7 +10,7 @@
 #include "apps/tmprof/command_words.h"
 #include "apps/tmprof/help.h"
 #include "apps/tmprof/parse_errors.h"
-#include "apps/tmprof/version.h"
+#include "base/version.h"
 
 namespace tmprof {
 namespace {

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "apps/tmprof/help.h"
-#include "apps/tmprof/version.h"
+#include "base/version.h"
 
 namespace tmprof {
 namespace {

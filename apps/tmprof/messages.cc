@@ -71,12 +71,6 @@ int WarnOfObjectsEnd(const StreamEnd& end, std::string_view path, std::string_vi
                 "the program was stopped while it wrote it", done);
 }
 
-Error OfOption(std::string_view option, std::string_view value, Error fault) {
-  fault.attempt = "use option";
-  fault.object = fmt::format("{} {}", option, value);
-  return fault;
-}
-
 Error OfTrace(std::string_view path, Error fault) {
   if (fault.object == "the trace") fault.object = path;
   return fault;

@@ -40,9 +40,6 @@ void Warn(std::string_view message);
 // Warns of object profiles that ObjectProfiles::MayCountTwice() tells of.
 void WarnOfCountingTwice();
 
-// Says of a value's fault which option it was given to.
-Error OfOption(std::string_view option, std::string_view value, Error fault);
-
 // Names the file in an error of what reads a trace without knowing where it is.
 Error OfTrace(std::string_view path, Error fault);
 

@@ -18,8 +18,8 @@
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/parse_errors.h"
 #include "apps/tmprof/record_session.h"
-#include "apps/tmprof/source_choice.h"
 #include "base/text/human_units.h"
+#include "profiler/source_choice.h"
 #include "profiler/source_kind.h"
 #include "proto/arena_advice.h"
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "apps/tmprof/object_recorder.h"
-#include "apps/tmprof/source_choice.h"
 #include "base/result.h"
+#include "profiler/source_choice.h"
 #include "profiler/source_kind.h"
 
 namespace tmprof {

@@ -16,6 +16,7 @@
 #include "base/ratio.h"
 #include "base/text/format.h"
 #include "base/text/human_units.h"
+#include "base/text/option_fault.h"
 #include "report/accuracy.h"
 #include "report/trace.h"
 

@@ -12,7 +12,6 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/tmprof/source_choice.h"
 #include "base/tiers.h"
 #include "base/units.h"
 #include "daemon/control/control_address.h"
@@ -22,6 +21,7 @@
 #include "mover/page_mover.h"
 #include "policy/policy.h"
 #include "profiler/recorder.h"
+#include "profiler/source_choice.h"
 #include "profiler/target_tracker.h"
 #include "rank/rank_model.h"
 #include "rank/rank_weight.h"

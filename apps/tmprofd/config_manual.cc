@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "apps/tmprof/manual.h"
-#include "apps/tmprof/version.h"
+#include "base/version.h"
 
 namespace tmprof {
 namespace {

@@ -14,10 +14,10 @@
 #include <mutex>
 #include <utility>
 
-#include "apps/tmprof/version.h"
 #include "apps/tmprofd/config_file.h"
 #include "apps/tmprofd/placement_session.h"
 #include "base/host/signal_queue.h"
+#include "base/version.h"
 #include "daemon/control/control_server.h"
 #include "daemon/control/daemon_status.h"
 #include "daemon/control/log.h"

@@ -14,11 +14,11 @@
 #include "apps/tmprof/manual.h"
 #include "apps/tmprof/messages.h"
 #include "apps/tmprof/parse_errors.h"
-#include "apps/tmprof/version.h"
 #include "apps/tmprofd/config_file.h"
 #include "apps/tmprofd/config_manual.h"
 #include "apps/tmprofd/daemon.h"
 #include "base/host/procfs.h"
+#include "base/version.h"
 
 namespace tmprof {
 namespace {

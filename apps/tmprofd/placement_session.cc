@@ -11,11 +11,11 @@
 #include <cstdint>
 #include <utility>
 
-#include "apps/tmprof/version.h"
 #include "apps/tmprofd/config_file.h"
 #include "base/check.h"
 #include "base/host/node_memory.h"
 #include "base/host/node_topology.h"
+#include "base/version.h"
 #include "mover/automatic_balancing.h"
 #include "mover/joint_moves.h"
 #include "mover/policy_iterator.h"

@@ -12,7 +12,6 @@
 #include <span>
 #include <vector>
 
-#include "apps/tmprof/session_sources.h"
 #include "apps/tmprofd/config.h"
 #include "base/clock.h"
 #include "base/host/node_memory.h"
@@ -34,6 +33,7 @@
 #include "mover/page_locator.h"
 #include "mover/policy_reader.h"
 #include "profiler/recorder.h"
+#include "profiler/session_sources.h"
 #include "profiler/target_finder.h"
 #include "profiler/target_tracker.h"
 

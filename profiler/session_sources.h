@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "apps/tmprof/source_choice.h"
 #include "base/clock.h"
 #include "base/epoch_profile.h"
 #include "base/result.h"
@@ -17,6 +16,7 @@
 #include "profiler/probe.h"
 #include "profiler/recorder.h"
 #include "profiler/source.h"
+#include "profiler/source_choice.h"
 #include "profiler/sources/perf/perf_api.h"
 
 namespace tmprof {

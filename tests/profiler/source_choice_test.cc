@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/source_choice.h"
+#include "profiler/source_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

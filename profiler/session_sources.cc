@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/session_sources.h"
+#include "profiler/session_sources.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,9 +10,9 @@
 #include <string_view>
 #include <utility>
 
-#include "apps/tmprof/messages.h"
-#include "apps/tmprof/version.h"
 #include "base/host/urgent_scope.h"
+#include "base/text/option_fault.h"
+#include "base/version.h"
 #include "profiler/gate/gate.h"
 #include "profiler/kept_figures.h"
 #include "profiler/source_kind.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/launched_command.h"
+#include "profiler/launched_command.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
