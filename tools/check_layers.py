@@ -32,9 +32,13 @@ EDGES = {
     "daemon": {"base"},
     "daemon/placement": {"base", "base/host", "daemon", "rank", "policy", "mover", "proto"},
     "daemon/control": {"base", "base/host", "base/text", "daemon", "rank", "mover"},
-    "apps": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
-             "mover", "locker", "proto", "report", "objtrace", "daemon", "daemon/placement",
-             "daemon/control"},
+    # Both programs say and ask for things by this. Neither includes the other's files.
+    "apps/command_line": {"base", "base/text"},
+    "apps/tmprof": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
+                    "mover", "locker", "proto", "report", "objtrace", "daemon/control",
+                    "apps/command_line"},
+    "apps/tmprofd": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "mover",
+                     "proto", "daemon", "daemon/placement", "daemon/control", "apps/command_line"},
     "testbed": {"driver/uapi"},
     # Runs inside QEMU; the stream that it writes is all that tmprof knows of it.
     "testbed/tiersim": {"testbed/tiersim/format"},
@@ -46,12 +50,12 @@ EDGES = {
               "proto", "report", "objtrace", "bench/workloads"},
     "tests": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
               "mover", "locker", "proto", "report", "objtrace", "daemon", "daemon/placement",
-              "daemon/control", "apps", "bench/workloads",
+              "daemon/control", "apps/command_line", "apps/tmprof", "apps/tmprofd", "bench/workloads",
               "testbed/tiersim", "testbed/tiersim/format"},
 }
 
-# Generated protobuf headers stay behind proto/ (and apps/, for the configuration).
-PROTOBUF_HOMES = {"proto", "apps"}
+# Generated protobuf headers stay behind proto/ (and apps/tmprofd/, for the configuration).
+PROTOBUF_HOMES = {"proto", "apps/tmprofd"}
 
 SOURCES = {".c", ".cc", ".cpp", ".h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]')

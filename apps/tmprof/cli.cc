@@ -8,7 +8,7 @@
 #include <functional>
 #include <system_error>
 
-#include "apps/tmprof/parse_errors.h"
+#include "apps/command_line/parse_errors.h"
 #include "base/text/human_units.h"
 #include "rank/rank_weight.h"
 

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/tmprof/messages.h"
+#include "apps/command_line/messages.h"
 #include "base/result.h"
 #include "base/text/option_fault.h"
 

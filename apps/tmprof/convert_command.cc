@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "apps/command_line/parse_errors.h"
 #include "apps/tmprof/cli.h"
-#include "apps/tmprof/parse_errors.h"
 #include "base/text/format.h"
 #include "base/version.h"
 #include "profiler/sources/exact/truth_file.h"

@@ -16,12 +16,12 @@
 #include <utility>
 #include <vector>
 
+#include "apps/command_line/messages.h"
+#include "apps/command_line/parse_errors.h"
+#include "apps/command_line/terminal.h"
 #include "apps/tmprof/cli.h"
-#include "apps/tmprof/messages.h"
-#include "apps/tmprof/parse_errors.h"
 #include "apps/tmprof/record_session.h"
 #include "apps/tmprof/recording_outcome.h"
-#include "apps/tmprof/terminal.h"
 #include "base/text/human_units.h"
 #include "base/unique_fd.h"
 #include "report/trace.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "apps/command_line/parse_errors.h"
+#include "apps/command_line/terminal.h"
 #include "apps/tmprof/cli.h"
-#include "apps/tmprof/parse_errors.h"
-#include "apps/tmprof/terminal.h"
 #include "base/text/format.h"
 #include "mover/joint_moves.h"
 #include "profiler/probe.h"

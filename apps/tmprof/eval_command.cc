@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "apps/command_line/parse_errors.h"
+#include "apps/command_line/terminal.h"
 #include "apps/tmprof/addresses.h"
 #include "apps/tmprof/cli.h"
-#include "apps/tmprof/parse_errors.h"
-#include "apps/tmprof/terminal.h"
 #include "apps/tmprof/true_hit_rates.h"
 #include "base/latency_gap.h"
 #include "base/part_of_stream.h"

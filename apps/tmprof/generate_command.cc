@@ -9,10 +9,10 @@
 #include <string_view>
 #include <utility>
 
+#include "apps/command_line/completion.h"
+#include "apps/command_line/help.h"
+#include "apps/command_line/manual.h"
 #include "apps/tmprof/cli.h"
-#include "apps/tmprof/completion.h"
-#include "apps/tmprof/help.h"
-#include "apps/tmprof/manual.h"
 #include "report/view.h"
 
 namespace tmprof {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "apps/command_line/help.h"
+#include "apps/command_line/parse_errors.h"
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/command_words.h"
-#include "apps/tmprof/help.h"
-#include "apps/tmprof/parse_errors.h"
 #include "base/version.h"
 
 namespace tmprof {

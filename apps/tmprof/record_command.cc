@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "apps/command_line/parse_errors.h"
 #include "apps/tmprof/cli.h"
-#include "apps/tmprof/parse_errors.h"
 #include "apps/tmprof/record_session.h"
 #include "base/text/human_units.h"
 #include "profiler/source_choice.h"

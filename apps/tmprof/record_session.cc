@@ -23,8 +23,8 @@
 #include <utility>
 #include <vector>
 
-#include "apps/tmprof/freed_memory.h"
-#include "apps/tmprof/messages.h"
+#include "apps/command_line/freed_memory.h"
+#include "apps/command_line/messages.h"
 #include "apps/tmprof/object_recorder.h"
 #include "apps/tmprof/own_libraries.h"
 #include "apps/tmprof/preloading.h"

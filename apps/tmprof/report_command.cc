@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "apps/command_line/parse_errors.h"
+#include "apps/command_line/terminal.h"
 #include "apps/tmprof/addresses.h"
 #include "apps/tmprof/cli.h"
-#include "apps/tmprof/parse_errors.h"
-#include "apps/tmprof/terminal.h"
 #include "base/host/node_list.h"
 #include "proto/ledger_file.h"
 #include "proto/objects_file.h"

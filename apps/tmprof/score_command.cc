@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "apps/command_line/parse_errors.h"
+#include "apps/command_line/terminal.h"
 #include "apps/tmprof/cli.h"
-#include "apps/tmprof/parse_errors.h"
-#include "apps/tmprof/terminal.h"
 #include "base/ratio.h"
 #include "base/text/format.h"
 #include "base/text/human_units.h"

@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "apps/tmprof/messages.h"
+#include "apps/command_line/messages.h"
 
 namespace tmprof {
 namespace {

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <vector>
 
-#include "apps/tmprof/manual.h"
+#include "apps/command_line/manual.h"
 #include "base/version.h"
 
 namespace tmprof {

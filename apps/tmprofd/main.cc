@@ -8,12 +8,12 @@
 #include <optional>
 #include <string>
 
-#include "apps/tmprof/completion.h"
-#include "apps/tmprof/freed_memory.h"
-#include "apps/tmprof/help.h"
-#include "apps/tmprof/manual.h"
-#include "apps/tmprof/messages.h"
-#include "apps/tmprof/parse_errors.h"
+#include "apps/command_line/completion.h"
+#include "apps/command_line/freed_memory.h"
+#include "apps/command_line/help.h"
+#include "apps/command_line/manual.h"
+#include "apps/command_line/messages.h"
+#include "apps/command_line/parse_errors.h"
 #include "apps/tmprofd/config_file.h"
 #include "apps/tmprofd/config_manual.h"
 #include "apps/tmprofd/daemon.h"

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "apps/command_line/help.h"
+#include "apps/command_line/parse_errors.h"
 #include "apps/tmprof/command_words.h"
-#include "apps/tmprof/help.h"
-#include "apps/tmprof/parse_errors.h"
 #include "tests/apps/program.h"
 #include "tests/folders.h"
 

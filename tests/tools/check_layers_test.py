@@ -50,6 +50,12 @@ class CheckLayers(unittest.TestCase):
                 if room != other:
                     self.assert_refused({f"{room}/a.h": f'#include "{other}/b.h"\n'}, other)
 
+    def test_refuses_what_one_program_includes_of_the_other(self):
+        programs = ["apps/tmprof", "apps/tmprofd"]
+        for program, other in zip(programs, reversed(programs)):
+            self.assert_allowed({f"{program}/a.cc": '#include "apps/command_line/help.h"\n'})
+            self.assert_refused({f"{program}/a.cc": f'#include "{other}/b.h"\n'}, other)
+
     def test_lets_base_include_nothing_of_ours(self):
         self.assert_refused({"base/a.h": '#include "proto/trace_file.h"\n'}, "base/a.h:1")
 
@@ -60,7 +66,7 @@ class CheckLayers(unittest.TestCase):
 
     def test_keeps_generated_protobuf_behind_proto(self):
         include = '#include "proto/trace.pb.h"\n'
-        self.assert_allowed({"proto/a.cc": include, "apps/a.cc": include})
+        self.assert_allowed({"proto/a.cc": include, "apps/tmprofd/a.cc": include})
         self.assert_refused({"report/a.cc": include}, "trace.pb.h")
 
     def test_sees_an_include_in_any_spelling(self):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/messages.h"
+#include "apps/command_line/messages.h"
 
 #include <fmt/format.h>
 #include <poll.h>

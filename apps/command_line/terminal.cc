@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/terminal.h"
+#include "apps/command_line/terminal.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

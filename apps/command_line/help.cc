@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/help.h"
+#include "apps/command_line/help.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include <sstream>
 #include <utility>
 
-#include "apps/tmprof/terminal.h"
+#include "apps/command_line/terminal.h"
 
 namespace tmprof {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/freed_memory.h"
+#include "apps/command_line/freed_memory.h"
 
 #include <malloc.h>
 

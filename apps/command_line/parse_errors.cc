@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/parse_errors.h"
+#include "apps/command_line/parse_errors.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "apps/tmprof/help.h"
+#include "apps/command_line/help.h"
 
 namespace tmprof {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/manual.h"
+#include "apps/command_line/manual.h"
 
 #include <fmt/format.h>
 
 #include <optional>
 #include <sstream>
 
-#include "apps/tmprof/help.h"
+#include "apps/command_line/help.h"
 #include "base/version.h"
 
 namespace tmprof {
