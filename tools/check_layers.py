@@ -25,9 +25,9 @@ EDGES = {
     "policy": {"base"},
     "policy/replay": {"base", "policy", "proto", "rank"},
     "mover": {"base", "base/host"},
-    "locker": {"base", "base/text"},
     "proto": {"base"},
     "report": {"base", "base/text", "proto", "rank"},
+    "locking": {"base", "base/host", "base/text", "proto", "rank", "report"},
     "objtrace": {"base"},
     "daemon": {"base"},
     "daemon/placement": {"base", "base/host", "daemon", "rank", "policy", "mover", "proto"},
@@ -35,7 +35,7 @@ EDGES = {
     # Both programs say and ask for things by this. Neither includes the other's files.
     "apps/command_line": {"base", "base/text"},
     "apps/tmprof": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
-                    "mover", "locker", "proto", "report", "objtrace", "daemon/control",
+                    "mover", "locking", "proto", "report", "objtrace", "daemon/control",
                     "apps/command_line"},
     "apps/tmprofd": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "mover",
                      "proto", "daemon", "daemon/placement", "daemon/control", "apps/command_line"},
@@ -49,7 +49,7 @@ EDGES = {
     "bench": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
               "proto", "report", "objtrace", "bench/workloads"},
     "tests": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
-              "mover", "locker", "proto", "report", "objtrace", "daemon", "daemon/placement",
+              "mover", "locking", "proto", "report", "objtrace", "daemon", "daemon/placement",
               "daemon/control", "apps/command_line", "apps/tmprof", "apps/tmprofd", "bench/workloads",
               "testbed/tiersim", "testbed/tiersim/format"},
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "locking/lock_advice.h"
 #include "policy/policy.h"
 #include "policy/replay/replay.h"
 #include "report/capacity_curve.h"
@@ -19,7 +20,6 @@
 #include "report/heatmap.h"
 #include "report/hot.h"
 #include "report/hot_groups.h"
-#include "report/lock_advice.h"
 #include "report/nodes.h"
 #include "report/object_advice.h"
 #include "report/summary.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/applied_locks.h"
+#include "locking/applied_locks.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "locker/stopped_thread.h"
+#include "locking/stopped_thread.h"
 
 #include <signal.h>
 #include <sys/ptrace.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Locks memory of children of this test.
 
-#include "locker/memory_lock.h"
+#include "locking/memory_lock.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "locker/stopped_thread.h"
+#include "locking/stopped_thread.h"
 
 namespace tmprof {
 namespace memory_lock_live_test {

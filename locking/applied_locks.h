@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/result.h"
-#include "locker/memory_lock.h"
-#include "report/lock_advice.h"
+#include "locking/lock_advice.h"
+#include "locking/memory_lock.h"
 
 namespace tmprof {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "report/lock_advice.h"
+#include "locking/lock_advice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "locker/memory_lock.h"
+#include "locking/memory_lock.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -22,7 +22,7 @@
 
 #include "base/check.h"
 #include "base/text/human_units.h"
-#include "locker/stopped_thread.h"
+#include "locking/stopped_thread.h"
 
 namespace tmprof {
 namespace {
