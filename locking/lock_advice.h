@@ -15,9 +15,9 @@
 #include "base/result.h"
 #include "base/text/text_table.h"
 #include "base/units.h"
+#include "proto/trace.h"
 #include "rank/rank_model.h"
 #include "rank/rank_weight.h"
-#include "report/trace.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {

@@ -18,8 +18,8 @@
 
 #include "base/text/format.h"
 #include "base/unique_fd.h"
+#include "proto/replaced_file.h"
 #include "rank/epoch_estimates.h"
-#include "report/replaced_file.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {

@@ -7,9 +7,9 @@
 #include <filesystem>
 
 #include "base/result.h"
+#include "proto/trace.h"
 #include "rank/rank_model.h"
 #include "rank/rank_weight.h"
-#include "report/trace.h"
 
 namespace tmprof {
 

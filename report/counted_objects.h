@@ -17,8 +17,8 @@
 
 #include "base/result.h"
 #include "proto/objects_file.h"
+#include "proto/trace.h"
 #include "report/objects.h"
-#include "report/trace.h"
 #include "report/traced_objects.h"
 
 namespace tmprof {

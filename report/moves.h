@@ -17,7 +17,7 @@
 #include "base/text/text_table.h"
 #include "base/units.h"
 #include "proto/ledger_file.h"
-#include "report/trace.h"
+#include "proto/trace.h"
 
 namespace tmprof {
 

@@ -26,11 +26,11 @@
 #include "base/text/text_table.h"
 #include "base/units.h"
 #include "proto/arena_advice.h"
+#include "proto/trace.h"
 #include "rank/rank_model.h"
 #include "rank/rank_weight.h"
 #include "report/counted_objects.h"
 #include "report/counted_sites.h"
-#include "report/trace.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {

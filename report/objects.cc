@@ -15,7 +15,7 @@
 
 #include "base/text/format.h"
 #include "base/text/human_units.h"
-#include "report/replaced_file.h"
+#include "proto/replaced_file.h"
 
 namespace tmprof {
 namespace {

@@ -22,10 +22,10 @@
 #include "base/result.h"
 #include "base/text/text_table.h"
 #include "base/units.h"
+#include "proto/trace.h"
 #include "rank/rank_weight.h"
 #include "report/object_map.h"
 #include "report/objects.h"
-#include "report/trace.h"
 
 namespace tmprof {
 

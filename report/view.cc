@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "proto/replaced_file.h"
 #include "report/capacity_curve.h"
 #include "report/cdf.h"
 #include "report/coverage.h"
@@ -18,7 +19,6 @@
 #include "report/moves.h"
 #include "report/nodes.h"
 #include "report/objects.h"
-#include "report/replaced_file.h"
 #include "report/summary.h"
 #include "report/traced_objects.h"
 #include "report/working_set.h"

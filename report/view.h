@@ -14,6 +14,7 @@
 #include "base/text/format.h"
 #include "base/text/text_table.h"
 #include "proto/ledger_file.h"
+#include "proto/trace.h"
 #include "rank/rank_model.h"
 #include "rank/rank_weight.h"
 #include "report/counted_objects.h"
@@ -21,7 +22,6 @@
 #include "report/hot_groups.h"
 #include "report/moves.h"
 #include "report/objects.h"
-#include "report/trace.h"
 #include "report/working_set.h"
 
 namespace tmprof {

@@ -12,11 +12,11 @@
 
 #include "base/epoch_profile.h"
 #include "base/result.h"
+#include "proto/trace.h"
 #include "rank/known_evidence.h"
 #include "rank/rank_model.h"
 #include "rank/rank_weight.h"
 #include "rank/total_ranker.h"
-#include "report/trace.h"
 
 namespace tmprof {
 

@@ -21,8 +21,8 @@
 #include "locking/applied_locks.h"
 #include "locking/lock_advice.h"
 #include "proto/arena_advice.h"
+#include "proto/trace.h"
 #include "report/object_advice.h"
-#include "report/trace.h"
 #include "report/view.h"
 
 namespace tmprof {

@@ -13,11 +13,11 @@
 #include "base/version.h"
 #include "profiler/sources/exact/truth_file.h"
 #include "profiler/sources/exact/truth_merge.h"
+#include "proto/replaced_file.h"
+#include "proto/trace.h"
 #include "proto/trace_file.h"
 #include "report/convert.h"
 #include "report/objects.h"
-#include "report/replaced_file.h"
-#include "report/trace.h"
 
 namespace tmprof {
 namespace {

@@ -24,7 +24,7 @@
 #include "apps/tmprof/recording_outcome.h"
 #include "base/text/human_units.h"
 #include "base/unique_fd.h"
-#include "report/trace.h"
+#include "proto/trace.h"
 #include "report/view.h"
 
 namespace tmprof {

@@ -25,10 +25,10 @@
 #include "policy/policy.h"
 #include "policy/replay/replay.h"
 #include "policy/replay/told_hit_rates.h"
+#include "proto/trace.h"
 #include "report/accuracy.h"
 #include "report/capacity_curve.h"
 #include "report/hit_rate_text.h"
-#include "report/trace.h"
 
 namespace tmprof {
 namespace {

@@ -20,7 +20,7 @@
 #include "base/host/node_list.h"
 #include "proto/ledger_file.h"
 #include "proto/objects_file.h"
-#include "report/trace.h"
+#include "proto/trace.h"
 #include "report/view.h"
 
 namespace tmprof {

@@ -17,8 +17,8 @@
 #include "base/text/format.h"
 #include "base/text/human_units.h"
 #include "base/text/option_fault.h"
+#include "proto/trace.h"
 #include "report/accuracy.h"
-#include "report/trace.h"
 
 namespace tmprof {
 namespace {

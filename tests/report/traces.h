@@ -13,7 +13,7 @@
 
 #include "base/epoch_profile.h"
 #include "base/epoch_stream.h"
-#include "report/trace.h"
+#include "proto/trace.h"
 #include "tests/base/hand_made.h"
 
 namespace tmprof {

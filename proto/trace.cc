@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "report/trace.h"
+#include "proto/trace.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "report/replaced_file.h"
+#include "proto/replaced_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
