@@ -39,7 +39,7 @@ set(tmprof_warnings -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-con
 # Clang, which builds for sanitizers and fuzzing, has others: GCC's are those that the code is written to.
 target_compile_options(tmprof_flags INTERFACE "$<IF:$<CXX_COMPILER_ID:GNU>,${tmprof_warnings},-w>")
 # In KiB. GCC looks for garbage when its heap has grown to 128 MiB, which libraries' headers alone come to: of
-# report/hot.cc's compile time that was a tenth.
+# report/analysis/hot.cc's compile time that was a tenth.
 target_compile_options(tmprof_flags INTERFACE
                        $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=524288>)
 # It is about types of headers, and takes a unit's files for such.

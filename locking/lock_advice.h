@@ -18,7 +18,7 @@
 #include "proto/trace.h"
 #include "rank/rank_model.h"
 #include "rank/rank_weight.h"
-#include "report/whole_trace.h"
+#include "report/analysis/whole_trace.h"
 
 namespace tmprof {
 

@@ -20,7 +20,7 @@
 #include "base/unique_fd.h"
 #include "proto/replaced_file.h"
 #include "rank/epoch_estimates.h"
-#include "report/whole_trace.h"
+#include "report/analysis/whole_trace.h"
 
 namespace tmprof {
 namespace {

@@ -10,18 +10,18 @@
 
 #include <fmt/format.h>
 
+#include "objects/analysis/objects.h"
+#include "objects/analysis/traced_objects.h"
 #include "proto/replaced_file.h"
-#include "report/capacity_curve.h"
-#include "report/cdf.h"
-#include "report/coverage.h"
-#include "report/heatmap.h"
-#include "report/hot.h"
-#include "report/moves.h"
-#include "report/nodes.h"
-#include "report/objects.h"
-#include "report/summary.h"
-#include "report/traced_objects.h"
-#include "report/working_set.h"
+#include "report/analysis/capacity_curve.h"
+#include "report/analysis/cdf.h"
+#include "report/analysis/coverage.h"
+#include "report/analysis/heatmap.h"
+#include "report/analysis/hot.h"
+#include "report/analysis/moves.h"
+#include "report/analysis/nodes.h"
+#include "report/analysis/summary.h"
+#include "report/analysis/working_set.h"
 
 namespace tmprof {
 namespace {

@@ -13,16 +13,16 @@
 #include "base/result.h"
 #include "base/text/format.h"
 #include "base/text/text_table.h"
+#include "objects/analysis/counted_objects.h"
+#include "objects/analysis/objects.h"
 #include "proto/ledger_file.h"
 #include "proto/trace.h"
 #include "rank/rank_model.h"
 #include "rank/rank_weight.h"
-#include "report/counted_objects.h"
-#include "report/heatmap.h"
-#include "report/hot_groups.h"
-#include "report/moves.h"
-#include "report/objects.h"
-#include "report/working_set.h"
+#include "report/analysis/heatmap.h"
+#include "report/analysis/hot_groups.h"
+#include "report/analysis/moves.h"
+#include "report/analysis/working_set.h"
 
 namespace tmprof {
 

@@ -20,9 +20,9 @@
 #include "base/text/option_fault.h"
 #include "locking/applied_locks.h"
 #include "locking/lock_advice.h"
+#include "objects/analysis/object_advice.h"
 #include "proto/arena_advice.h"
 #include "proto/trace.h"
-#include "report/object_advice.h"
 #include "report/view.h"
 
 namespace tmprof {

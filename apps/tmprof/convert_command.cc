@@ -11,13 +11,13 @@
 #include "apps/tmprof/cli.h"
 #include "base/text/format.h"
 #include "base/version.h"
+#include "objects/analysis/objects.h"
 #include "profiler/sources/exact/truth_file.h"
 #include "profiler/sources/exact/truth_merge.h"
 #include "proto/replaced_file.h"
 #include "proto/trace.h"
 #include "proto/trace_file.h"
 #include "report/convert.h"
-#include "report/objects.h"
 
 namespace tmprof {
 namespace {

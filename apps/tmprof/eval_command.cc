@@ -26,9 +26,9 @@
 #include "policy/replay/replay.h"
 #include "policy/replay/told_hit_rates.h"
 #include "proto/trace.h"
-#include "report/accuracy.h"
-#include "report/capacity_curve.h"
-#include "report/hit_rate_text.h"
+#include "report/analysis/accuracy.h"
+#include "report/analysis/capacity_curve.h"
+#include "report/analysis/hit_rate_text.h"
 
 namespace tmprof {
 namespace {

@@ -8,7 +8,7 @@
 #include <set>
 #include <span>
 
-#include "report/symbols.h"
+#include "objects/analysis/symbols.h"
 
 namespace tmprof {
 

@@ -19,7 +19,7 @@
 #include "base/host/procfs.h"
 #include "base/result.h"
 #include "objtrace/tracker/log_reader.h"
-#include "report/loaded_data.h"
+#include "report/analysis/loaded_data.h"
 
 namespace tmprof {
 

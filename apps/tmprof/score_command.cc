@@ -18,7 +18,7 @@
 #include "base/text/human_units.h"
 #include "base/text/option_fault.h"
 #include "proto/trace.h"
-#include "report/accuracy.h"
+#include "report/analysis/accuracy.h"
 
 namespace tmprof {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/epoch_profile.h"
 #include "base/units.h"
 #include "rank/chosen_spans.h"
-#include "report/accuracy.h"
+#include "report/analysis/accuracy.h"
 
 namespace tmprof {
 

@@ -22,10 +22,10 @@
 #include "profiler/sources/abit/abit_scanner.h"
 #include "profiler/sources/abit/region_engine.h"
 #include "proto/trace_file.h"
-#include "report/cdf.h"
-#include "report/coverage.h"
-#include "report/heatmap.h"
-#include "report/hot.h"
+#include "report/analysis/cdf.h"
+#include "report/analysis/coverage.h"
+#include "report/analysis/heatmap.h"
+#include "report/analysis/hot.h"
 #include "tests/profiler/abit/simulated_kernel.h"
 
 namespace tmprof {

@@ -13,7 +13,7 @@
 
 #include <cairo/cairo.h>
 
-#include "report/axis.h"
+#include "report/analysis/axis.h"
 
 namespace tmprof {
 
