@@ -21,9 +21,9 @@
 #include "apps/command_line/terminal.h"
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/record_session.h"
-#include "apps/tmprof/recording_outcome.h"
 #include "base/text/human_units.h"
 #include "base/unique_fd.h"
+#include "profiler/recording_outcome.h"
 #include "proto/trace.h"
 #include "report/view.h"
 

@@ -15,7 +15,6 @@
 #include "apps/command_line/terminal.h"
 #include "apps/tmprof/addresses.h"
 #include "apps/tmprof/cli.h"
-#include "apps/tmprof/true_hit_rates.h"
 #include "base/latency_gap.h"
 #include "base/part_of_stream.h"
 #include "base/ratio.h"
@@ -29,6 +28,7 @@
 #include "report/analysis/accuracy.h"
 #include "report/analysis/capacity_curve.h"
 #include "report/analysis/hit_rate_text.h"
+#include "report/analysis/true_hit_rates.h"
 
 namespace tmprof {
 namespace {

@@ -28,10 +28,7 @@
 #include "apps/tmprof/object_recorder.h"
 #include "apps/tmprof/own_libraries.h"
 #include "apps/tmprof/preloading.h"
-#include "apps/tmprof/recording_outcome.h"
-#include "apps/tmprof/session_facts.h"
 #include "apps/tmprof/trace_output.h"
-#include "apps/tmprof/tracker_coverage.h"
 #include "base/host/node_topology.h"
 #include "base/host/own_cpus.h"
 #include "base/host/procfs.h"
@@ -43,6 +40,8 @@
 #include "objtrace/tracker/advice.h"
 #include "profiler/launched_command.h"
 #include "profiler/recorder.h"
+#include "profiler/recording_outcome.h"
+#include "profiler/session_facts.h"
 #include "profiler/session_sources.h"
 #include "profiler/source_choice.h"
 #include "profiler/source_kind.h"
@@ -50,6 +49,7 @@
 #include "profiler/sources/exact/truth_server.h"
 #include "profiler/target_finder.h"
 #include "profiler/target_tracker.h"
+#include "profiler/tracker_coverage.h"
 #include "proto/trace_file.h"
 
 namespace tmprof {

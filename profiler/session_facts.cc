@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/session_facts.h"
+#include "profiler/session_facts.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/true_hit_rates.h"
+#include "report/analysis/true_hit_rates.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/recording_outcome.h"
+#include "profiler/recording_outcome.h"
 
 #include <fmt/format.h>
 

@@ -10,13 +10,13 @@
 #include <set>
 #include <vector>
 
-#include "apps/tmprof/page_set.h"
-#include "apps/tmprof/recording_outcome.h"
 #include "base/epoch_profile.h"
 #include "base/epoch_stream.h"
 #include "base/host/joint_memory.h"
 #include "base/host/procfs.h"
 #include "base/shared_pages.h"
+#include "profiler/page_set.h"
+#include "profiler/recording_outcome.h"
 #include "profiler/source.h"
 
 namespace tmprof {

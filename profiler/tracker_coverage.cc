@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/tracker_coverage.h"
+#include "profiler/tracker_coverage.h"
 
 #include <fmt/format.h>
 

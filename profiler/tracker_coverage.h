@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "apps/tmprof/page_set.h"
-#include "apps/tmprof/recording_outcome.h"
 #include "base/epoch_profile.h"
+#include "profiler/page_set.h"
+#include "profiler/recording_outcome.h"
 #include "profiler/source.h"
 
 namespace tmprof {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/page_set.h"
+#include "profiler/page_set.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
