@@ -30,6 +30,7 @@ EDGES = {
     "report/render": {"base", "base/text", "rank", "report/analysis"},
     "report": {"base", "base/text", "proto", "rank", "report/analysis", "report/render", "objects/analysis"},
     "objects/analysis": {"base", "base/text", "proto", "rank", "report/analysis"},
+    "objects/commands": {"base", "base/host", "objtrace", "report/analysis", "objects/analysis"},
     "locking": {"base", "base/host", "base/text", "proto", "rank", "report", "report/analysis"},
     "objtrace": {"base"},
     "daemon": {"base"},
@@ -38,7 +39,8 @@ EDGES = {
     # Both programs say and ask for things by this. Neither includes the other's files.
     "apps/command_line": {"base", "base/text"},
     "apps/tmprof": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
-                    "mover", "locking", "proto", "report", "report/analysis", "objects/analysis", "objtrace", "daemon/control",
+                    "mover", "locking", "proto", "report", "report/analysis", "objects/analysis", "objects/commands",
+                    "objtrace", "daemon/control",
                     "apps/command_line"},
     "apps/tmprofd": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "mover",
                      "proto", "daemon", "daemon/placement", "daemon/control", "apps/command_line"},
@@ -52,7 +54,8 @@ EDGES = {
     "bench": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
               "proto", "report", "report/analysis", "objects/analysis", "objtrace", "bench/workloads"},
     "tests": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
-              "mover", "locking", "proto", "report", "report/analysis", "objects/analysis", "objtrace", "daemon", "daemon/placement",
+              "mover", "locking", "proto", "report", "report/analysis", "objects/analysis", "objects/commands", "objtrace", "daemon",
+              "daemon/placement",
               "daemon/control", "apps/command_line", "apps/tmprof", "apps/tmprofd", "bench/workloads",
               "testbed/tiersim", "testbed/tiersim/format"},
 }

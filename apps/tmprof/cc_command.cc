@@ -17,10 +17,10 @@
 #include <system_error>
 #include <vector>
 
-#include "apps/tmprof/cc_arguments.h"
 #include "apps/tmprof/cli.h"
-#include "apps/tmprof/own_libraries.h"
-#include "apps/tmprof/uncounted_code.h"
+#include "objects/commands/cc_arguments.h"
+#include "objects/commands/own_libraries.h"
+#include "objects/commands/uncounted_code.h"
 #include "profiler/launched_command.h"
 
 namespace tmprof {

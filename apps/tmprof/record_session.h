@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/tmprof/object_recorder.h"
 #include "base/result.h"
+#include "objects/commands/object_recorder.h"
 #include "profiler/source_choice.h"
 #include "profiler/source_kind.h"
 

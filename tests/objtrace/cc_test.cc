@@ -15,7 +15,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "apps/tmprof/cc_arguments.h"
+#include "objects/commands/cc_arguments.h"
 #include "proto/objects_file.h"
 #include "tests/apps/program.h"
 #include "tests/folders.h"

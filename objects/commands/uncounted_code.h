@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/tmprof/cc_arguments.h"
+#include "objects/commands/cc_arguments.h"
 
 namespace tmprof {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/own_libraries.h"
+#include "objects/commands/own_libraries.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

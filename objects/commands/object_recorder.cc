@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/object_recorder.h"
+#include "objects/commands/object_recorder.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/preloading.h"
+#include "objects/commands/preloading.h"
 
 #include <elf.h>
 #include <gmock/gmock.h>

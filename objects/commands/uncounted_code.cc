@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/uncounted_code.h"
+#include "objects/commands/uncounted_code.h"
 
 #include <fcntl.h>
 
@@ -12,8 +12,8 @@
 
 #include <fmt/format.h>
 
-#include "apps/tmprof/elf_handle.h"
 #include "base/unique_fd.h"
+#include "objects/commands/elf_handle.h"
 
 namespace tmprof {
 namespace {

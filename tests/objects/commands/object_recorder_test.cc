@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This process writes into a log like the tracker.
 
-#include "apps/tmprof/object_recorder.h"
+#include "objects/commands/object_recorder.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/cc_arguments.h"
+#include "objects/commands/cc_arguments.h"
 
 #include <algorithm>
 #include <array>

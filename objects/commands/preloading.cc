@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/preloading.h"
+#include "objects/commands/preloading.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,8 +17,8 @@
 #include <string_view>
 #include <system_error>
 
-#include "apps/tmprof/elf_handle.h"
 #include "base/unique_fd.h"
+#include "objects/commands/elf_handle.h"
 
 namespace tmprof {
 namespace {
