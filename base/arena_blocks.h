@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Computes how much of an arena an object takes, for the library that places it
-// (objtrace/tracker/arenas.h) and for predictions of the gain.
+// (objects/tracker/arenas.h) and for predictions of the gain.
 
 #pragma once
 

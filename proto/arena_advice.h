@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads and writes advice files: text for programs that preload libtmprof_allocations. Its manual
-// is objtrace/tracker/advice.h.
+// is objects/tracker/advice.h.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the object profile that an instrumented program writes; docs/trace-format.md has the
-// layout. objtrace/ writes it.
+// layout. objects/ writes it.
 
 #pragma once
 

@@ -37,7 +37,7 @@
 #include "objects/commands/object_recorder.h"
 #include "objects/commands/own_libraries.h"
 #include "objects/commands/preloading.h"
-#include "objtrace/tracker/advice.h"
+#include "objects/tracker/advice.h"
 #include "profiler/launched_command.h"
 #include "profiler/recorder.h"
 #include "profiler/recording_outcome.h"

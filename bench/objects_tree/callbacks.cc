@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "objtrace/layout.h"
+#include "objects/layout.h"
 
 namespace {
 

@@ -18,7 +18,7 @@
 #include "base/epoch_profile.h"
 #include "base/host/procfs.h"
 #include "base/result.h"
-#include "objtrace/tracker/log_reader.h"
+#include "objects/tracker/log_reader.h"
 #include "report/analysis/loaded_data.h"
 
 namespace tmprof {

@@ -108,7 +108,7 @@ TEST_F(LiveRecording, HasWhatAProgramCountedItselfBesideTheHeatOfItsPages) {
   const std::string counts = folder_.File("heats.objects");
   const Outcome built =
       Tmprof({"cc", "--", "clang-19", "-O2", "-g",
-              TMPROF_SOURCE_DIR "/tests/objtrace/programs/heats.c", "-o", program});
+              TMPROF_SOURCE_DIR "/tests/objects/programs/heats.c", "-o", program});
   ASSERT_EQ(built.status, 0) << built.err;
   const Outcome outcome =
       Tmprof({"record", "-o", trace_, "--", "env", "TMPROF_OBJECTS=" + counts, program});
@@ -145,7 +145,7 @@ TEST_F(LiveRecording, AdviceOnObjectsUsesTheCountsOfAnotherBuild) {
   const std::string counts = folder_.File("heats.objects");
   const Outcome built =
       Tmprof({"cc", "--", "clang-19", "-O2", "-g",
-              TMPROF_SOURCE_DIR "/tests/objtrace/programs/heats.c", "-o", counted});
+              TMPROF_SOURCE_DIR "/tests/objects/programs/heats.c", "-o", counted});
   ASSERT_EQ(built.status, 0) << built.err;
   ASSERT_EQ(RunProgram({"/usr/bin/env", "TMPROF_OBJECTS=" + counts, counted}).status, 0);
   const Outcome outcome =
