@@ -36,3 +36,18 @@ function(tmprof_bpf_skeleton program)
     VERBATIM)
   set(${ARG_SKELETON} ${skeleton} PARENT_SCOPE)
 endfunction()
+
+# tmprof_qemu_plugin(NAME API SOURCES …): a QEMU plugin, build/NAME.so. It runs inside QEMU, so it
+# takes no sanitizer, which QEMU does not have, and shows nothing but what QEMU looks for.
+function(tmprof_qemu_plugin name api)
+  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
+  find_package(Threads REQUIRED)
+  add_library(${name} MODULE ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES PREFIX "" C_VISIBILITY_PRESET hidden
+                        LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_definitions(${name} PRIVATE _GNU_SOURCE QEMU_PLUGIN_API=${api})
+  target_compile_options(${name} PRIVATE -O2 -Wall -Wextra -Wshadow -Wstrict-prototypes
+                         $<$<BOOL:${TMPROF_WERROR}>:-Werror>)
+  target_link_libraries(${name} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+endfunction()

@@ -34,7 +34,7 @@ namespace tmprof {
 
 // The part of a stream's accesses to memory whose latency is hidden. A prefetcher that stops at the
 // end of a page fetches all of its 64 lines but the three that tell it the direction
-// (testbed/tiersim/stream_prefetcher.h).
+// (profiler/sources/exact/plugin/stream_prefetcher.h).
 inline constexpr double kHiddenOfStream = 61.0 / 64;
 
 inline constexpr std::size_t kStreamBlock = 512;  // pages that are found together or not at all

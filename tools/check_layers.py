@@ -21,7 +21,10 @@ EDGES = {
     "driver/core": {"driver/uapi"},
     "driver": {"driver/uapi", "driver/core"},
     "rank": {"base"},
-    "profiler": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "testbed/tiersim/format"},
+    "profiler": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "profiler/sources/exact/plugin/format"},
+    # It runs inside QEMU; the stream that it writes is all that the profiler knows of it.
+    "profiler/sources/exact/plugin": {"profiler/sources/exact/plugin/format"},
+    "profiler/sources/exact/plugin/format": set(),
     "policy": {"base"},
     "policy/replay": {"base", "policy", "proto", "rank"},
     "mover": {"base", "base/host"},
@@ -46,8 +49,9 @@ EDGES = {
     "apps/tmprofd": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "mover",
                      "proto", "daemon", "daemon/placement", "daemon/control", "apps/command_line"},
     "testbed": {"driver/uapi"},
-    # Runs inside QEMU; the stream that it writes is all that tmprof knows of it.
-    "testbed/tiersim": {"testbed/tiersim/format"},
+    # It runs inside QEMU, too, on the same models.
+    "testbed/tiersim": {"testbed/tiersim/format", "profiler/sources/exact/plugin",
+                        "profiler/sources/exact/plugin/format"},
     "testbed/tiersim/format": set(),
     # Runs in the guest's kernel.
     "testbed/vpmu": {"testbed/tiersim/format"},
@@ -58,7 +62,8 @@ EDGES = {
               "mover", "locking", "proto", "report", "report/analysis", "objects/analysis", "objects/commands", "objects", "daemon",
               "daemon/placement",
               "daemon/control", "apps/command_line", "apps/tmprof", "apps/tmprofd", "bench/workloads",
-              "testbed/tiersim", "testbed/tiersim/format"},
+              "profiler/sources/exact/plugin", "profiler/sources/exact/plugin/format", "testbed/tiersim",
+              "testbed/tiersim/format"},
 }
 
 # Generated protobuf headers stay behind proto/ (and apps/tmprofd/, for the configuration).

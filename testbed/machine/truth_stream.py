@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what one process did out of a truth stream (testbed/tiersim/format/truth_stream.h), by the frames it accessed.
+"""Reads what one process did out of a truth stream (profiler/sources/exact/plugin/format/truth_stream.h), by the frames it accessed.
 
 tmprof's traces have one node for each page and epoch, where it was last; here an access counts for the node of
 the frame that it went to, so that a page which moved within an epoch is no source of error.

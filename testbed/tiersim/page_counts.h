@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "testbed/tiersim/format/truth_stream.h"
+#include "profiler/sources/exact/plugin/format/truth_stream.h"
 
 struct tiersim_pages {
   struct tmprof_truth_page* entries;

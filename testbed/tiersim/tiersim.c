@@ -28,15 +28,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "testbed/tiersim/cache_model.h"
+#include "profiler/sources/exact/plugin/cache_model.h"
+#include "profiler/sources/exact/plugin/format/truth_stream.h"
+#include "profiler/sources/exact/plugin/qemu_plugin_abi.h"
+#include "profiler/sources/exact/plugin/stream_prefetcher.h"
 #include "testbed/tiersim/format/shared_page.h"
-#include "testbed/tiersim/format/truth_stream.h"
 #include "testbed/tiersim/kernel_code.h"
 #include "testbed/tiersim/page_counts.h"
 #include "testbed/tiersim/pointer_hook.h"
-#include "testbed/tiersim/qemu_plugin_abi.h"
 #include "testbed/tiersim/sample_countdown.h"
-#include "testbed/tiersim/stream_prefetcher.h"
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_API;
 

@@ -13,9 +13,9 @@
 
 #include "base/check.h"
 #include "profiler/source_kind.h"
+#include "profiler/sources/exact/plugin/format/truth_stream.h"
 #include "profiler/sources/exact/truth_assembler.h"
 #include "profiler/sources/exact/truth_decoder.h"
-#include "testbed/tiersim/format/truth_stream.h"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 

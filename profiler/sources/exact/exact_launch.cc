@@ -19,7 +19,7 @@
 #include "base/text/human_units.h"
 #include "base/unique_fd.h"
 #include "profiler/source_kind.h"
-#include "testbed/tiersim/format/guest_program.h"
+#include "profiler/sources/exact/plugin/format/guest_program.h"
 
 extern char** environ;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a program is run under user-mode QEMU with the exact tracer (testbed/tiersim/exact.c).
+// How a program is run under user-mode QEMU with the exact tracer
+// (profiler/sources/exact/plugin/exact.c).
 
 #pragma once
 

@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "testbed/tiersim/format/exact_shared.h"
+#include "profiler/sources/exact/plugin/format/exact_shared.h"
 
 namespace tmprof::exact {
 namespace {

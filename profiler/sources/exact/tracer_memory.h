@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that all processes of one exact recording share
-// (testbed/tiersim/format/exact_shared.h).
+// (profiler/sources/exact/plugin/format/exact_shared.h).
 
 #pragma once
 

@@ -11,7 +11,7 @@
 #include <limits>
 #include <utility>
 
-#include "testbed/tiersim/format/truth_stream.h"
+#include "profiler/sources/exact/plugin/format/truth_stream.h"
 
 namespace tmprof::exact {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads truth streams (testbed/tiersim/format/truth_stream.h) as they arrive.
+// Reads truth streams (profiler/sources/exact/plugin/format/truth_stream.h) as they arrive.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "testbed/tiersim/format/guest_program.h"
+#include "profiler/sources/exact/plugin/format/guest_program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

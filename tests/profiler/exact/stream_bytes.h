@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "testbed/tiersim/format/truth_stream.h"
+#include "profiler/sources/exact/plugin/format/truth_stream.h"
 
 namespace tmprof::exact {
 

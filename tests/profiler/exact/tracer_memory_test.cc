@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "testbed/tiersim/format/exact_shared.h"
+#include "profiler/sources/exact/plugin/format/exact_shared.h"
 
 namespace tmprof::exact {
 namespace tracer_memory_test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "testbed/tiersim/stream_prefetcher.h"
+#include "profiler/sources/exact/plugin/stream_prefetcher.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "testbed/tiersim/nontemporal.h"
+#include "profiler/sources/exact/plugin/nontemporal.h"
 
 #include <gtest/gtest.h>
 

@@ -26,9 +26,9 @@
  * The program shares our file descriptors and may close them, or put another file in their place:
  * each is told by its inode before it is written to, and a lost socket is connected anew.
  */
-#include "testbed/tiersim/format/exact_shared.h"
-#include "testbed/tiersim/format/guest_program.h"
-#include "testbed/tiersim/format/truth_stream.h"
+#include "profiler/sources/exact/plugin/format/exact_shared.h"
+#include "profiler/sources/exact/plugin/format/guest_program.h"
+#include "profiler/sources/exact/plugin/format/truth_stream.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -55,12 +55,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "testbed/tiersim/cache_model.h"
-#include "testbed/tiersim/miss_overlap.h"
-#include "testbed/tiersim/nontemporal.h"
-#include "testbed/tiersim/qemu_plugin_abi.h"
-#include "testbed/tiersim/set_lock.h"
-#include "testbed/tiersim/stream_prefetcher.h"
+#include "profiler/sources/exact/plugin/cache_model.h"
+#include "profiler/sources/exact/plugin/miss_overlap.h"
+#include "profiler/sources/exact/plugin/nontemporal.h"
+#include "profiler/sources/exact/plugin/qemu_plugin_abi.h"
+#include "profiler/sources/exact/plugin/set_lock.h"
+#include "profiler/sources/exact/plugin/stream_prefetcher.h"
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_API;
 

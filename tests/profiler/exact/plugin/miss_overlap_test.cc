@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "testbed/tiersim/miss_overlap.h"
+#include "profiler/sources/exact/plugin/miss_overlap.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

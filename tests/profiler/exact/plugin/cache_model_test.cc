@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "testbed/tiersim/cache_model.h"
+#include "profiler/sources/exact/plugin/cache_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "testbed/tiersim/set_lock.h"
+#include "profiler/sources/exact/plugin/set_lock.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
