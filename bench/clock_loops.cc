@@ -21,8 +21,8 @@
 
 #include "base/clock.h"
 #include "base/median.h"
-#include "bench/workloads/access_loops.h"
 #include "profiler/sources/clock/clock_sampler.h"
+#include "testbed/workloads/access_loops.h"
 
 namespace tmprof {
 namespace {

@@ -55,13 +55,13 @@ EDGES = {
     "testbed/tiersim/format": set(),
     # Runs in the guest's kernel.
     "testbed/vpmu": {"testbed/tiersim/format"},
-    "bench/workloads": set(),
+    "testbed/workloads": set(),
     "bench": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
-              "proto", "report", "report/analysis", "objects/analysis", "objects", "bench/workloads"},
+              "proto", "report", "report/analysis", "objects/analysis", "objects", "testbed/workloads"},
     "tests": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
               "mover", "locking", "proto", "report", "report/analysis", "objects/analysis", "objects/commands", "objects", "daemon",
               "daemon/placement",
-              "daemon/control", "apps/command_line", "apps/tmprof", "apps/tmprofd", "bench/workloads",
+              "daemon/control", "apps/command_line", "apps/tmprof", "apps/tmprofd", "testbed/workloads",
               "profiler/sources/exact/plugin", "profiler/sources/exact/plugin/format", "testbed/tiersim",
               "testbed/tiersim/format"},
 }

@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "bench/workloads/access_loops.h"
 #include "profiler/sources/clock/clock_sampler.h"
+#include "testbed/workloads/access_loops.h"
 
 namespace tmprof {
 namespace clock_live_test {
