@@ -27,6 +27,11 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
+# The first recording of a command measures prices anew, and the others use what it has kept: no figure
+# rests on what another program of this machine measured before.
+FIGURES = tempfile.TemporaryDirectory(prefix="tmprof-bench-figures-")
+os.environ.setdefault("TMPROF_RUN_DIRECTORY", os.path.join(FIGURES.name, "run"))
+
 
 def arguments(description: str, recorder: bool = True) -> argparse.ArgumentParser:
     """A parser with the options that every command has; with `recorder`, those of one that runs

@@ -83,7 +83,7 @@ std::optional<std::pair<MonotonicTime, KeptFigures::Figures>> Parse(std::string_
                                                                     std::string_view machine) {
   if (TakeLine(text) != kFormat || TakeLine(text) != machine) return std::nullopt;
   const auto measured = ParseInteger<std::int64_t>(TakeLine(text));
-  if (!measured) return std::nullopt;
+  if (!measured || *measured < 0) return std::nullopt;
   KeptFigures::Figures figures;
   while (!text.empty()) {
     const std::string_view line = TakeLine(text);
@@ -97,31 +97,58 @@ std::optional<std::pair<MonotonicTime, KeptFigures::Figures>> Parse(std::string_
   return std::nullopt;  // the file was cut
 }
 
+// Returns the first line of a file, or "none".
+std::string FirstLineOf(const char* path) {
+  std::string line;
+  std::ifstream file(path);
+  return std::getline(file, line) && !line.empty() ? line : "none";
+}
+
+std::string CpuKind() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 1);
+  }
+  return " unknown";
+}
+
 }  // namespace
 
-std::string ThisMachine(std::string_view program_version) {
+std::string ThisMachine() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   utsname system{};
-  if (boot.empty() || ::uname(&system) != 0) return {};
+  // A build for tests, such as one with sanitizers, measures other figures.
+  struct stat program{};
+  if (boot.empty() || ::uname(&system) != 0 || ::stat("/proc/self/exe", &program) != 0) return {};
   std::string cpus;
   for (const CpuId cpu : CpusAtStart())
     cpus += fmt::format("{}{}", cpus.empty() ? "" : ",", cpu.value());
-  return fmt::format("boot {} kernel {} CPUs {} tmprof {}", boot, system.release, cpus,
-                     program_version);
+  return fmt::format("boot {} kernel {} driver {} CPUs {} of{} program {}.{:09} {} bytes", boot,
+                     system.release, FirstLineOf("/sys/module/tmprof/srcversion"), cpus, CpuKind(),
+                     program.st_mtim.tv_sec, program.st_mtim.tv_nsec, program.st_size);
 }
 
 KeptFigures::KeptFigures(std::filesystem::path directory, std::string machine, Use use)
     : directory_(std::move(directory)), machine_(std::move(machine)), use_(use) {}
 
+KeptFigures KeptFigures::Of(std::string_view part) const {
+  return {directory_, machine_.empty() ? machine_ : fmt::format("{} {}", machine_, part), use_};
+}
+
 std::optional<KeptFigures::Kept> KeptFigures::Load(std::string_view name, MonotonicTime now) const {
-  if (machine_.empty() || use_ == Use::kKeepOnly) return std::nullopt;
+  if (machine_.empty()) return std::nullopt;
+  if (use_ == Use::kMeasureAgain) {
+    if (const UniqueFd folder = OpenOwnDirectory(directory_))
+      (void)::unlinkat(folder.get(), std::string(name).c_str(), 0);
+    return std::nullopt;
+  }
   const auto text = ReadOwn(directory_, std::string(name));
   if (!text) return std::nullopt;
   auto parsed = Parse(*text, machine_);
-  if (!parsed) return std::nullopt;
+  if (!parsed || parsed->first > now) return std::nullopt;
   const nanoseconds age = now - parsed->first;
-  if (age < nanoseconds(0) || age > kFiguresAreKeptFor) return std::nullopt;
+  if (age > kFiguresAreKeptFor) return std::nullopt;
   return Kept{.figures = std::move(parsed->second), .age = age};
 }
 
@@ -141,8 +168,8 @@ Status KeptFigures::Keep(std::string_view name, const Figures& figures, Monotoni
   for (const auto& [figure, value] : figures) text += fmt::format("{} {}\n", figure, value);
   text += fmt::format("{}\n", kEnd);
   // The set is there whole or not at all, whoever else keeps one now.
-  const std::string aside = fmt::format(".{}.{}", name, ::getpid());
-  (void)::unlinkat(folder.get(), aside.c_str(), 0);  // a killed program may have left it
+  const std::string aside =
+      fmt::format(".{}.{}.{}", name, ::getpid(), now.time_since_epoch().count());
   const UniqueFd file(::openat(folder.get(), aside.c_str(),
                                O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (!file) return refused("create the file of");

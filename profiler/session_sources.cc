@@ -12,7 +12,6 @@
 
 #include "base/host/urgent_scope.h"
 #include "base/text/option_fault.h"
-#include "base/version.h"
 #include "profiler/gate/gate.h"
 #include "profiler/kept_figures.h"
 #include "profiler/source_kind.h"
@@ -54,14 +53,15 @@ SourceStatus Unavailable(const SourceKind& kind, const Error& error) {
 
 constexpr std::string_view kNsPerSample = "ns-per-sample";
 
-// Tests keep figures apart from those of the machine's user.
+// Names another directory than kKeptFiguresDirectory. Programs with more rights than their user
+// ignore it.
 constexpr const char* kRunDirectory = "TMPROF_RUN_DIRECTORY";
 
 KeptFigures FiguresOfMachine(const SourceChoice& choice) {
-  const char* const directory = std::getenv(kRunDirectory);
+  const char* const directory = ::secure_getenv(kRunDirectory);
   return KeptFigures(
-      directory != nullptr ? directory : kKeptFiguresDirectory, ThisMachine(kVersion),
-      choice.calibrates ? KeptFigures::Use::kKeepOnly : KeptFigures::Use::kLoadAndKeep);
+      directory != nullptr ? directory : kKeptFiguresDirectory, ThisMachine(),
+      choice.calibrates ? KeptFigures::Use::kMeasureAgain : KeptFigures::Use::kLoadAndKeep);
 }
 
 class Opening {
@@ -172,7 +172,7 @@ class Opening {
                    const SourceKind& kind) {
     session_.abit.mode = mode;
     session_.calibration = scanner->calibration();  // the clock's comes later
-    session_.calibration_age = scanner->calibration_age();
+    session_.figures_ages.push_back({.of = "accessed bits", .age = scanner->calibration_age()});
     if (!session_.calibration.ns_per_look)
       session_.assumed_ns_per_look = scanner->options().cost.ns_per_look;
     const auto& warnings = scanner->warnings();
@@ -254,12 +254,13 @@ class Opening {
     if (!sampler) return Refuse(kClockSource, sampler.error());
     const double ns_per_sample = (*sampler)->ns_per_sample();
     session_.calibration.ns_per_sample = ns_per_sample;
-    if (!options.ns_per_sample && ns_per_sample <= kBelievedNsPerSample) {
+    std::optional<std::chrono::nanoseconds> age;
+    if (options.ns_per_sample) age = before->age;
+    session_.figures_ages.push_back({.of = "clock samples", .age = age});
+    if (!age && ns_per_sample <= kBelievedNsPerSample) {
       // Who cannot keep it measures it again at the next start.
       (void)kept_.Keep(kClockSource.name, {{std::string(kNsPerSample), ns_per_sample}},
                        session_.clock->Now());
-    } else if (options.ns_per_sample && !session_.calibration_age) {
-      session_.calibration_age = before->age;
     }
     session_.sources.push_back(*std::move(sampler));
   }

@@ -29,9 +29,13 @@ struct SessionSources {
   std::vector<SourceStatus> unavailable;  // asked for, or the better rung, and refused
   GateCheck gate;                         // empty: always on
   Calibration calibration;
-  // Since `calibration` was measured by an earlier start; nullopt: it is of this one. Where both
-  // accessed bits and the clock have kept figures, those of the former count.
-  std::optional<std::chrono::nanoseconds> calibration_age;
+  // Says of each kind of figures in `calibration` how long ago an earlier start measured them;
+  // nullopt: this one did.
+  struct FiguresAge {
+    std::string_view of;
+    std::optional<std::chrono::nanoseconds> age;
+  };
+  std::vector<FiguresAge> figures_ages;
   AbitChoice abit;                            // the choice made, if there is a scanner
   std::optional<double> assumed_ns_per_look;  // charged where `calibration` has none
   std::vector<std::string> warnings;

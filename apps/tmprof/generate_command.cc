@@ -27,13 +27,18 @@ constexpr std::string_view kFiles =
     ".TP\n.I tmprof.data.old\nThe trace that was there before.\n"
     ".TP\n.I tmprof\\-PID.objects\nThe object profile that a program built by \\fBtmprof cc\\fR "
     "writes.\n"
+    ".TP\n.I /run/tmprof\nPrices of accessed bits and samples that the last start of \\fBtmprof "
+    "record\\fR measured. The next one uses them for an hour, unless \\fB\\-\\-calibrate\\fR is "
+    "given.\n"
     ".TP\n.I /run/tmprofd/control\nThe control socket of the daemon.\n";
 
 constexpr std::string_view kEnvironment =
     ".SH ENVIRONMENT\n"
     ".TP\n.B COLUMNS\nThe width that text has to fit, instead of that of the terminal. Output into "
     "a file or pipe is limited by it, too; without it, such output has all columns of tables. "
-    "Help is at most 80 columns wide. Text is never made for fewer than 40.\n";
+    "Help is at most 80 columns wide. Text is never made for fewer than 40.\n"
+    ".TP\n.B TMPROF_RUN_DIRECTORY\nThe directory to keep prices in, instead of "
+    ".IR /run/tmprof .\n";
 
 constexpr std::string_view kExitStatus =
     ".SH EXIT STATUS\n"

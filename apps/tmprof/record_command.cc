@@ -336,7 +336,7 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& launched, i
       ->check(WholeNumber(1));
   command->add_flag("--calibrate", options->sources.calibrates,
                     "Measure again what accessed bits and samples cost a program here\n"
-                    "Otherwise figures of an earlier start are used, at most a day old.");
+                    "Otherwise figures of an earlier start are used, at most an hour old.");
   command
       ->add_option("--seed", options->sources.seed,
                    "Seed of the order of scans and of the choice of pages\n"

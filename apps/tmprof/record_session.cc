@@ -124,6 +124,27 @@ std::string CpuModel() {
   return {};
 }
 
+// Returns "accessed bits 26m before, clock samples now"; empty: all was measured at this start.
+std::string CalibratedText(std::span<const SessionSources::FiguresAge> figures) {
+  const auto is_kept = [](const SessionSources::FiguresAge& one) { return one.age.has_value(); };
+  if (std::ranges::none_of(figures, is_kept)) return {};
+  std::string text;
+  for (const auto& [of, age] : figures) {
+    if (!text.empty()) text += ", ";
+    text += of;
+    if (!age) {
+      text += " now";
+    } else if (*age < std::chrono::minutes(1)) {
+      text +=
+          fmt::format(" {} before", FormatDuration(std::chrono::floor<std::chrono::seconds>(*age)));
+    } else {
+      text +=
+          fmt::format(" {} before", FormatDuration(std::chrono::floor<std::chrono::minutes>(*age)));
+    }
+  }
+  return text;
+}
+
 std::vector<Setting> SettingsInForce(const RecordOptions& options, const SessionSources& opened) {
   std::string sources;
   for (const std::string& name : options.sources.names)
@@ -166,10 +187,8 @@ std::vector<Setting> SettingsInForce(const RecordOptions& options, const Session
     settings.push_back(
         {"ns-per-look", fmt::format("{:.0f} (assumed)", *opened.assumed_ns_per_look)});
   }
-  if (const auto age = opened.calibration_age) {
-    settings.push_back(
-        {"calibrated", FormatDuration(std::chrono::round<std::chrono::seconds>(*age)) + " before"});
-  }
+  if (auto calibrated = CalibratedText(opened.figures_ages); !calibrated.empty())
+    settings.push_back({"calibrated", std::move(calibrated)});
   if (const auto assumed = opened.calibration.assumed_ns_per_point) {
     settings.push_back({"ns-per-point", fmt::format("{:.0f} (assumed)", *assumed)});
   }

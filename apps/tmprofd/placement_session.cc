@@ -143,7 +143,10 @@ Result<std::unique_ptr<PlacementSession>> PlacementSession::Open(Config config, 
   } else if (!config.mover.latency_gap_ns) {
     log(LogLevel::kWarning, topology.error().Message() + "; latency gaps are assumed");
   }
-  auto sources = OpenSources(config.profile.sources);
+  // A daemon starts rarely and uses its figures for as long as it runs.
+  SourceChoice choice = config.profile.sources;
+  choice.calibrates = true;
+  auto sources = OpenSources(choice);
   if (!sources) return Fail(sources.error());
   for (const std::string& warning : sources->warnings) log(LogLevel::kWarning, warning);
   std::unique_ptr<PolicyReader> policies = OpenPolicyReader(log);

@@ -79,12 +79,35 @@ TEST_F(KeptFiguresTest, AreOfOneMachineOfOneSetAndOfOneDay) {
   EXPECT_FALSE(Load(kMeasured - seconds(1))) << "they are of the future";
 }
 
-TEST_F(KeptFiguresTest, AreOnlyKeptForWhoMeasuresAgain) {
+TEST_F(KeptFiguresTest, WhoeverMeasuresAgainRemovesTheSetFirst) {
   ASSERT_TRUE(Keep());
-  const KeptFigures again(directory(), "boot 1", KeptFigures::Use::kKeepOnly);
+  const KeptFigures again(directory(), "boot 1", KeptFigures::Use::kMeasureAgain);
   EXPECT_FALSE(again.Load("bits", kMeasured));
+  EXPECT_FALSE(Load())
+      << "the new figures may not be worth keeping, and the old ones are distrusted";
   ASSERT_TRUE(again.Keep("bits", {{"ns-per-set", 5}}, kMeasured));
   EXPECT_THAT(Load(), Optional(KeptFigures::Figures{{"ns-per-set", 5}}));
+}
+
+TEST_F(KeptFiguresTest, PartsOfAMachineHaveFiguresOfTheirOwn) {
+  const KeptFigures one = KeptFigures(directory(), "boot 1").Of("reader one");
+  ASSERT_TRUE(one.Keep("bits", kFigures, kMeasured));
+  EXPECT_TRUE(one.Load("bits", kMeasured));
+  EXPECT_FALSE(Load());
+  EXPECT_FALSE(KeptFigures(directory(), "boot 1").Of("reader two").Load("bits", kMeasured));
+  EXPECT_FALSE(KeptFigures(directory(), "").Of("reader one").Keep("bits", kFigures, kMeasured));
+}
+
+TEST_F(KeptFiguresTest, ATimeThatCannotBeIsNoSet) {
+  ASSERT_TRUE(Keep());
+  const std::string whole = Text();
+  const std::string time = std::to_string(kMeasured.time_since_epoch().count());
+  for (const char* bad : {"-9223372036854775808", "9223372036854775807", "-1", "x"}) {
+    std::string text = whole;
+    text.replace(text.find(time), time.size(), bad);
+    Write(text);
+    EXPECT_FALSE(Load()) << bad;
+  }
 }
 
 TEST_F(KeptFiguresTest, AnyCutOfTheFileIsNoSet) {
@@ -147,12 +170,13 @@ TEST_F(KeptFiguresTest, WithoutABootNothingIsKept) {
   EXPECT_FALSE(unknown.Load("bits", kMeasured));
 }
 
-TEST(ThisMachine, NamesTheProgramAndIsOneLine) {
-  const std::string machine = ThisMachine("1.2.3");
+TEST(ThisMachine, IsOneLineThatStaysTheSame) {
+  const std::string machine = ThisMachine();
   if (machine.empty()) GTEST_SKIP() << "the kernel does not say which boot this is";
-  EXPECT_THAT(machine, HasSubstr("tmprof 1.2.3"));
+  EXPECT_THAT(machine, HasSubstr("boot "));
+  EXPECT_THAT(machine, HasSubstr("program "));
   EXPECT_EQ(machine.find('\n'), std::string::npos);
-  EXPECT_EQ(machine, ThisMachine("1.2.3"));
+  EXPECT_EQ(machine, ThisMachine());
 }
 
 }  // namespace kept_figures_test

@@ -239,14 +239,15 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
   }
   const bool has_clock = clock != nullptr;
   // Another way to read page tables has other prices.
-  const std::optional<KeptFigures> kept = options.way ? std::nullopt : options.kept;
+  std::optional<KeptFigures> kept;
+  if (options.kept) kept = options.kept->Of(Name((*reader)->way()));
   auto kernel = MakeLinuxAbitKernel(std::move(*reader), std::move(clock));
   ScanOptions scan = options.scan;
   // A scan by regions makes no clears of whole processes.
   std::optional<WholeFlushTrial> trial;
   if (scan.looked != Looked::kRegions) {
-    trial = KeptTrial(kept, *kernel).value_or(WholeFlushTrial{});
-    if (trial->tries == 0) {
+    trial = KeptTrial(kept, *kernel);
+    if (!trial) {
       trial = TryWholeFlush(*kernel);
       Keep(kept, *trial, *kernel);
     }
@@ -293,15 +294,16 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKerne
                           scan.mode == ScanOptions::Mode::kLadder && kernel->tells_running_time();
   const bool points = looks_at_regions || tries_fast;
   const MeasurePoints measure = points ? MeasurePoints::kYes : MeasurePoints::kNo;
+  const CostFigures figures = FiguresToMeasure(*kernel, measure);
   std::optional<nanoseconds> age;
   Result<MeasuredCost> cost = MeasuredCost{};
-  if (auto before = KeptCost(kept, kind.name, measure, *kernel)) {
+  if (auto before = KeptCost(kept, kind.name, figures, *kernel)) {
     cost = std::move(before->cost);
     age = before->age;
   } else {
     cost = Calibrate(*kernel, measure);
     if (!cost) return Fail(std::move(cost.error()));
-    Keep(kept, kind.name, *cost, measure, *kernel);
+    Keep(kept, kind.name, *cost, figures, *kernel);
   }
   scan.cost = PricesOf(*cost);
   scan.clear_loss = cost->clear_loss;
@@ -327,13 +329,13 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKerne
     // The scanner's thread has its kernel to itself. Each repeat makes its own, as a clock that
     // stays would cost every context switch of the machine. Its BPF programs take long to load if
     // the machine is busy, and an end of the recording waits for that.
-    const auto again = [make_kernel, kept, measure, name = kind.name](
+    const auto again = [make_kernel, kept, figures, name = kind.name](
                            const MeasuredCost& before,
                            const std::stop_token& stop) -> Result<MeasuredCost> {
       auto another = make_kernel();
       if (!another) return Fail(std::move(another.error()));
       auto better = CalibrateAgain(**another, before, stop);
-      if (better) Keep(kept, name, *better, measure, **another);
+      if (better) Keep(kept, name, *better, figures, **another);
       return better;
     };
     scanner->Follow(std::make_unique<Recalibration>(*cost, again));

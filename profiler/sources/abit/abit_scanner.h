@@ -33,8 +33,8 @@ class AbitScanner final : public Source {
   struct Options {
     ScanOptions scan;              // `scan.cost` is replaced by the calibration
     std::optional<KernelWay> way;  // unset: the best that works
-    // Has figures of the calibration of an earlier start, and gets those of this one. nullopt, or a
-    // `way`: all is measured.
+    // Has figures of the calibration of an earlier start, and gets those of this one. nullopt:
+    // all is measured.
     std::optional<KeptFigures> kept = std::nullopt;
   };
 

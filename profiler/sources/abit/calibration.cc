@@ -51,8 +51,6 @@ constexpr int kFewestPairs = 5;
 constexpr std::size_t kPairsThatSettle = 15;
 constexpr double kSettledShare = 0.05;
 constexpr double kSettledNsPerSet = 3;
-// Some ten lines taken from a cache; less cannot be distinguished from noise.
-constexpr double kLeastNsPerLook = 1'000;
 // The least times of a busy machine may be of a pass that had luck; an idle one gives this or more
 // (kAssumedNsPerLook).
 constexpr double kLeastNsPerBusyLook = 3'000;
@@ -74,7 +72,6 @@ constexpr nanoseconds kLongestCalibration = std::chrono::seconds(4);
 // A repeated one runs beside a recording, and gives up its child by then.
 constexpr nanoseconds kLongestRepeat = std::chrono::seconds(2);
 constexpr std::chrono::milliseconds kRepeatTimeLimit(150);
-constexpr double kLeastNsPerPoint = 500;  // a flush of the CPU's own
 
 // The child accesses some pages at about this interval while they are tried. A try of some 7 us
 // then finds a page in a fifth of all cases, and a batch gives the mean exposure to 0.8 us.
@@ -639,13 +636,17 @@ Result<MeasuredCost> Measure(AbitKernel& kernel, const Plan& plan) {
 
 }  // namespace
 
+CostFigures FiguresToMeasure(const AbitKernel& kernel, MeasurePoints points) {
+  const bool measures_points = points == MeasurePoints::kYes;
+  return {.set = true,
+          .look = true,
+          .point = measures_points,
+          .loss = measures_points && kernel.tells_running_time()};
+}
+
 Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
                                std::chrono::milliseconds time_limit) {
-  const bool measures_points = points == MeasurePoints::kYes;
-  return Measure(kernel, {.figures = {.set = true,
-                                      .look = true,
-                                      .point = measures_points,
-                                      .loss = measures_points && kernel.tells_running_time()},
+  return Measure(kernel, {.figures = FiguresToMeasure(kernel, points),
                           .time_limit = time_limit,
                           .longest = kLongestCalibration,
                           .stop = {}});

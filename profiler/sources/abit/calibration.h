@@ -53,6 +53,12 @@ inline constexpr double kMostNsPerSet = 25 * 200;
 // An interrupt to another CPU and its flush: eight times what was measured on a busy guest.
 inline constexpr double kMostNsPerPoint = 100'000;
 
+// The least that a figure can be. Less than some ten lines taken from a cache cannot be
+// distinguished from noise, and a flush of the CPU's own takes 500 ns.
+inline constexpr double kLeastNsPerSet = 1;
+inline constexpr double kLeastNsPerLook = 1'000;
+inline constexpr double kLeastNsPerPoint = 500;
+
 // CPU times of the child, each of one pass over the buffer: left alone; with all bits cleared; with
 // all bits cleared and tables looked at.
 struct Passes {
@@ -98,6 +104,9 @@ bool ClearsAreTooSlow(std::span<const KnownTries> batches, std::size_t rung);
 std::optional<std::chrono::nanoseconds> LossOf(std::span<const KnownTries> batches);
 
 enum class MeasurePoints : bool { kNo, kYes };
+
+// Returns the figures that a calibration by this kernel measures.
+CostFigures FiguresToMeasure(const AbitKernel& kernel, MeasurePoints points);
 
 // Runs a child process that sweeps a buffer of its own out of order, and takes the difference that
 // clears make, and that looks make to a cleared buffer (CostOf). Takes about `time_limit`, less

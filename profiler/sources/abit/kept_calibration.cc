@@ -20,6 +20,9 @@ constexpr std::string_view kSet = "ns-per-set";
 constexpr std::string_view kLook = "ns-per-look";
 constexpr std::string_view kPoint = "ns-per-point";
 constexpr std::string_view kLossOfOthers = "loss-ns-by-other-clears";
+// 1: the calibration tried to measure the loss by clears. Its figures are absent where all clears
+// take too long for it.
+constexpr std::string_view kLossWasTried = "loss-was-tried";
 
 std::string LossOfRung(std::size_t rung) { return fmt::format("loss-ns-at-rung-{}", rung); }
 
@@ -28,10 +31,10 @@ std::optional<double> Find(const Figures& figures, std::string_view name) {
   return found == figures.end() ? std::nullopt : std::optional(found->second);
 }
 
-// A price of 0 to `most`.
-std::optional<double> FindPrice(const Figures& figures, std::string_view name, double most) {
-  const auto price = Find(figures, name);
-  return price && *price >= 0 && *price <= most ? price : std::nullopt;
+std::optional<double> FindFrom(const Figures& figures, std::string_view name, double least,
+                               double most) {
+  const auto value = Find(figures, name);
+  return value && *value >= least && *value <= most ? value : std::nullopt;
 }
 
 std::optional<nanoseconds> FindTime(const Figures& figures, std::string_view name) {
@@ -56,24 +59,25 @@ constexpr std::string_view kTrialSet = "whole-flush";
 
 }  // namespace
 
-std::optional<Figures> FiguresOf(const MeasuredCost& cost, MeasurePoints points) {
+std::optional<Figures> FiguresOf(const MeasuredCost& cost, CostFigures measured) {
   if (cost.unsettled.any() || !cost.doubt.empty()) return std::nullopt;
   Figures figures{{std::string(kSet), cost.ns_per_set}};
   if (cost.ns_per_look) figures.emplace(kLook, *cost.ns_per_look);  // absent with one CPU
-  if (points == MeasurePoints::kNo) return figures;
+  if (!measured.point) return figures;
   if (!cost.ns_per_point) return std::nullopt;
   figures.emplace(kPoint, *cost.ns_per_point);
   figures.emplace(kLossOfOthers, cost.clear_loss.others.count());
-  // If clears are too slow to measure the loss, it is assumed at each start.
+  if (!measured.loss) return figures;
+  figures.emplace(kLossWasTried, 1);
   if (!cost.clear_loss.is_measured) return figures;
   for (std::size_t rung = 0; rung < cost.clear_loss.own.size(); ++rung)
     figures.emplace(LossOfRung(rung), cost.clear_loss.own[rung].count());
   return figures;
 }
 
-std::optional<MeasuredCost> CostFrom(const Figures& figures, MeasurePoints points) {
-  const auto set = FindPrice(figures, kSet, kMostNsPerSet);
-  const auto look = FindPrice(figures, kLook, kMostNsPerLook);
+std::optional<MeasuredCost> CostFrom(const Figures& figures, CostFigures wanted) {
+  const auto set = FindFrom(figures, kSet, kLeastNsPerSet, kMostNsPerSet);
+  const auto look = FindFrom(figures, kLook, kLeastNsPerLook, kMostNsPerLook);
   if (!set || (!look && figures.contains(kLook))) return std::nullopt;
   MeasuredCost cost{.ns_per_set = *set,
                     .ns_per_look = look,
@@ -81,11 +85,13 @@ std::optional<MeasuredCost> CostFrom(const Figures& figures, MeasurePoints point
                     .clear_loss = {},
                     .doubt = {},
                     .unsettled = {}};
-  if (points == MeasurePoints::kNo) return cost;
-  cost.ns_per_point = FindPrice(figures, kPoint, kMostNsPerPoint);
+  if (!wanted.point) return cost;
+  cost.ns_per_point = FindFrom(figures, kPoint, kLeastNsPerPoint, kMostNsPerPoint);
   const auto others = FindTime(figures, kLossOfOthers);
   if (!cost.ns_per_point || !others) return std::nullopt;
   cost.clear_loss.others = *others;
+  if (!wanted.loss) return cost;
+  if (!figures.contains(kLossWasTried)) return std::nullopt;
   if (!figures.contains(LossOfRung(0))) return cost;
   for (std::size_t rung = 0; rung < cost.clear_loss.own.size(); ++rung) {
     const auto own = FindTime(figures, LossOfRung(rung));
@@ -106,7 +112,7 @@ std::optional<Figures> FiguresOf(const WholeFlushTrial& trial) {
 std::optional<WholeFlushTrial> TrialFrom(const Figures& figures) {
   WholeFlushTrial trial;
   for (const Count& count : kCounts) {
-    const auto value = FindPrice(figures, count.name, std::numeric_limits<std::uint32_t>::max());
+    const auto value = FindFrom(figures, count.name, 0, std::numeric_limits<std::uint32_t>::max());
     if (!value || std::floor(*value) != *value) return std::nullopt;
     trial.*count.value = static_cast<std::uint32_t>(*value);
   }
@@ -114,11 +120,11 @@ std::optional<WholeFlushTrial> TrialFrom(const Figures& figures) {
 }
 
 std::optional<KeptCostOfBits> KeptCost(const std::optional<KeptFigures>& kept,
-                                       std::string_view source, MeasurePoints points,
+                                       std::string_view source, CostFigures wanted,
                                        AbitKernel& kernel) {
   const auto found = kept ? kept->Load(source, kernel.Now()) : std::nullopt;
   if (!found) return std::nullopt;
-  auto cost = CostFrom(found->figures, points);
+  auto cost = CostFrom(found->figures, wanted);
   if (!cost) return std::nullopt;
   return KeptCostOfBits{.cost = *std::move(cost), .age = found->age};
 }
@@ -130,9 +136,9 @@ std::optional<WholeFlushTrial> KeptTrial(const std::optional<KeptFigures>& kept,
 }
 
 void Keep(const std::optional<KeptFigures>& kept, std::string_view source, const MeasuredCost& cost,
-          MeasurePoints points, AbitKernel& kernel) {
+          CostFigures measured, AbitKernel& kernel) {
   if (!kept) return;
-  if (const auto figures = FiguresOf(cost, points))
+  if (const auto figures = FiguresOf(cost, measured))
     (void)kept->Keep(source, *figures, kernel.Now());
 }
 

@@ -15,9 +15,10 @@
 namespace tmprof::abit {
 
 // nullopt: these figures are not worth keeping, as a later calibration may find better ones.
-std::optional<KeptFigures::Figures> FiguresOf(const MeasuredCost& cost, MeasurePoints points);
-// The inverse. nullopt: one that is wanted is missing, or is above the most that it can be.
-std::optional<MeasuredCost> CostFrom(const KeptFigures::Figures& figures, MeasurePoints points);
+// `measured`: those that the calibration tried to measure.
+std::optional<KeptFigures::Figures> FiguresOf(const MeasuredCost& cost, CostFigures measured);
+// The inverse. nullopt: one that is wanted was not measured, or is more or less than it can be.
+std::optional<MeasuredCost> CostFrom(const KeptFigures::Figures& figures, CostFigures wanted);
 
 // nullopt: flushes are not to be relied on by this trial.
 std::optional<KeptFigures::Figures> FiguresOf(const WholeFlushTrial& trial);
@@ -31,15 +32,15 @@ struct KeptCostOfBits {
 
 // `kept`: nullopt, if nothing is to be kept. `source`: whose prices these are.
 std::optional<KeptCostOfBits> KeptCost(const std::optional<KeptFigures>& kept,
-                                       std::string_view source, MeasurePoints points,
+                                       std::string_view source, CostFigures wanted,
                                        AbitKernel& kernel);
 std::optional<WholeFlushTrial> KeptTrial(const std::optional<KeptFigures>& kept,
                                          AbitKernel& kernel);
 
-// Keep what is worth it. Who cannot write there measures again at the next start, and is not told:
-// nothing but time is lost.
+// These keep what is worth it. A user who cannot write there measures again at the next start,
+// without a word: nothing but time is lost.
 void Keep(const std::optional<KeptFigures>& kept, std::string_view source, const MeasuredCost& cost,
-          MeasurePoints points, AbitKernel& kernel);
+          CostFigures measured, AbitKernel& kernel);
 void Keep(const std::optional<KeptFigures>& kept, const WholeFlushTrial& trial, AbitKernel& kernel);
 
 }  // namespace tmprof::abit

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <utility>
 
 #include "base/units.h"
 
@@ -13,8 +14,8 @@ namespace tmprof::abit {
 // Xeon, a sleep of 14 us took 64 us. Nine in ten pages had had their first access by then that the
 // first read of a huge page's ladder, 16 us after the clear, is to tell apart.
 inline constexpr std::chrono::nanoseconds kLongestSpin = std::chrono::microseconds(20);
-// The thread sleeps after this time all the same, so that a clock that stands still never makes it
-// take a whole CPU.
+// A clock that stands still never comes nearer to `next`. After this time the thread sleeps, and
+// spins again only once something was due or far off.
 inline constexpr std::chrono::nanoseconds kLongestSpinInAll = std::chrono::microseconds(100);
 
 // Not thread-safe.
@@ -23,17 +24,16 @@ class ShortWaits {
   // Returns true if the caller shall not sleep until `next`, but ask again at once.
   bool Spins(MonotonicTime now, MonotonicTime next) {
     if (next <= now || next - now > kLongestSpin) {
-      spins_ = false;
+      is_near_ = false;
       return false;
     }
-    if (!spins_) since_ = now;
-    spins_ = now - since_ < kLongestSpinInAll;
-    return spins_;
+    if (!std::exchange(is_near_, true)) since_ = now;
+    return now - since_ < kLongestSpinInAll;
   }
 
  private:
-  bool spins_ = false;
-  MonotonicTime since_{};  // if it spins
+  bool is_near_ = false;  // `next` is so near, and has been since then
+  MonotonicTime since_{};
 };
 
 }  // namespace tmprof::abit

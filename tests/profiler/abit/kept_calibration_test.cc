@@ -13,6 +13,10 @@ namespace kept_calibration_test {
 
 using std::chrono::nanoseconds;
 
+constexpr CostFigures kAll{.set = true, .look = true, .point = true, .loss = true};
+constexpr CostFigures kWithoutLoss{.set = true, .look = true, .point = true, .loss = false};
+constexpr CostFigures kPricesAlone{.set = true, .look = true, .point = false, .loss = false};
+
 MeasuredCost Settled() {
   return {.ns_per_set = 410.5,
           .ns_per_look = 3100,
@@ -26,9 +30,9 @@ MeasuredCost Settled() {
 
 TEST(KeptCalibration, GivesTheFiguresBack) {
   const MeasuredCost cost = Settled();
-  const auto figures = FiguresOf(cost, MeasurePoints::kYes);
+  const auto figures = FiguresOf(cost, kAll);
   ASSERT_TRUE(figures);
-  const auto again = CostFrom(*figures, MeasurePoints::kYes);
+  const auto again = CostFrom(*figures, kAll);
   ASSERT_TRUE(again);
   EXPECT_EQ(again->ns_per_set, cost.ns_per_set);
   EXPECT_EQ(again->ns_per_look, cost.ns_per_look);
@@ -42,16 +46,24 @@ TEST(KeptCalibration, GivesTheFiguresBack) {
 TEST(KeptCalibration, ALossThatNoClearIsFastEnoughForStaysUnmeasured) {
   MeasuredCost cost = Settled();
   cost.clear_loss = {.own = {}, .others = nanoseconds(3000), .is_measured = false};
-  const auto again = CostFrom(FiguresOf(cost, MeasurePoints::kYes).value(), MeasurePoints::kYes);
+  const auto again = CostFrom(FiguresOf(cost, kAll).value(), kAll);
   ASSERT_TRUE(again);
   EXPECT_FALSE(again->clear_loss.is_measured);
   EXPECT_EQ(again->clear_loss.others, nanoseconds(3000));
 }
 
+TEST(KeptCalibration, ALossThatNobodyTriedToMeasureIsMeasuredWhereItIsWanted) {
+  MeasuredCost cost = Settled();
+  cost.clear_loss = {.own = {}, .others = nanoseconds(3000), .is_measured = false};
+  const auto figures = FiguresOf(cost, kWithoutLoss).value();
+  EXPECT_TRUE(CostFrom(figures, kWithoutLoss));
+  EXPECT_FALSE(CostFrom(figures, kAll));
+}
+
 TEST(KeptCalibration, OneCpuHasNoPriceOfALook) {
   MeasuredCost cost = Settled();
   cost.ns_per_look.reset();
-  const auto again = CostFrom(FiguresOf(cost, MeasurePoints::kYes).value(), MeasurePoints::kYes);
+  const auto again = CostFrom(FiguresOf(cost, kAll).value(), kAll);
   ASSERT_TRUE(again);
   EXPECT_FALSE(again->ns_per_look);
 }
@@ -61,44 +73,50 @@ TEST(KeptCalibration, FiguresThatMayYetGetBetterAreNotKept) {
        {&CostFigures::set, &CostFigures::look, &CostFigures::point, &CostFigures::loss}) {
     MeasuredCost cost = Settled();
     cost.unsettled.*figure = true;
-    EXPECT_FALSE(FiguresOf(cost, MeasurePoints::kYes));
+    EXPECT_FALSE(FiguresOf(cost, kAll));
   }
   MeasuredCost doubted = Settled();
   doubted.doubt = "a bit seems to take 2 ms";
-  EXPECT_FALSE(FiguresOf(doubted, MeasurePoints::kYes));
+  EXPECT_FALSE(FiguresOf(doubted, kAll));
 }
 
 TEST(KeptCalibration, RefusesFiguresThatLackAWantedOne) {
-  const auto without = FiguresOf(Settled(), MeasurePoints::kNo);
+  const auto without = FiguresOf(Settled(), kPricesAlone);
   ASSERT_TRUE(without);
-  EXPECT_TRUE(CostFrom(*without, MeasurePoints::kNo));
-  EXPECT_FALSE(CostFrom(*without, MeasurePoints::kYes)) << "a point has no price";
-  const auto with = FiguresOf(Settled(), MeasurePoints::kYes);
-  const auto fewer = CostFrom(with.value(), MeasurePoints::kNo);
+  EXPECT_TRUE(CostFrom(*without, kPricesAlone));
+  EXPECT_FALSE(CostFrom(*without, kAll)) << "a point has no price";
+  const auto with = FiguresOf(Settled(), kAll);
+  const auto fewer = CostFrom(with.value(), kPricesAlone);
   ASSERT_TRUE(fewer);
   EXPECT_FALSE(fewer->ns_per_point) << "it was not asked for";
   for (const auto& [name, value] : *with) {
     if (name == "ns-per-look" || name == "loss-ns-at-rung-0") continue;  // may be absent
     KeptFigures::Figures some = *with;
     some.erase(name);
-    EXPECT_FALSE(CostFrom(some, MeasurePoints::kYes)) << name;
+    EXPECT_FALSE(CostFrom(some, kAll)) << name;
   }
 }
 
 TEST(KeptCalibration, PricesThatCannotBeAreNotBelieved) {
-  const auto figures = FiguresOf(Settled(), MeasurePoints::kYes).value();
-  for (const auto& [name, most] : {std::pair<std::string, double>("ns-per-set", kMostNsPerSet),
-                                   {"ns-per-look", kMostNsPerLook},
-                                   {"ns-per-point", kMostNsPerPoint}}) {
-    for (const double wrong : {most * 1.01, -1.0}) {
+  const auto figures = FiguresOf(Settled(), kAll).value();
+  struct Bounds {
+    std::string name;
+    double least;
+    double most;
+  };
+  for (const auto& [name, least, most] :
+       {Bounds{"ns-per-set", kLeastNsPerSet, kMostNsPerSet},
+        Bounds{"ns-per-look", kLeastNsPerLook, kMostNsPerLook},
+        Bounds{"ns-per-point", kLeastNsPerPoint, kMostNsPerPoint}}) {
+    for (const double wrong : {most * 1.01, least * 0.99, 0.0, -1.0}) {
       KeptFigures::Figures changed = figures;
       changed[name] = wrong;
-      EXPECT_FALSE(CostFrom(changed, MeasurePoints::kYes)) << name << " " << wrong;
+      EXPECT_FALSE(CostFrom(changed, kAll)) << name << " " << wrong;
     }
   }
   KeptFigures::Figures changed = figures;
   changed["loss-ns-at-rung-1"] = 1e30;
-  EXPECT_FALSE(CostFrom(changed, MeasurePoints::kYes));
+  EXPECT_FALSE(CostFrom(changed, kAll));
 }
 
 WholeFlushTrial Passed() {

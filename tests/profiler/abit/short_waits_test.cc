@@ -36,7 +36,10 @@ TEST(ShortWaits, SleepsWhereTheTimeNeverComesNearer) {
     spun += microseconds(1);
   }
   EXPECT_EQ(spun, kLongestSpinInAll);
-  EXPECT_TRUE(waits.Spins(now, now + microseconds(10))) << "it spins again after its sleep";
+  now += microseconds(500);
+  EXPECT_FALSE(waits.Spins(now, now + microseconds(10))) << "the time has not come nearer";
+  EXPECT_FALSE(waits.Spins(now, now));
+  EXPECT_TRUE(waits.Spins(now, now + microseconds(10))) << "something was due meanwhile";
 }
 
 TEST(ShortWaits, EachWaitHasItsOwnTime) {
