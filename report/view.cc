@@ -391,6 +391,16 @@ std::string NamesOfViews(Is is) {
 
 }  // namespace
 
+std::vector<std::string_view> OptionsOfViews() {
+  std::vector<std::string_view> names;
+  for (const View& view : kViews) {
+    for (const std::string_view name : view.reads) {
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    }
+  }
+  return names;
+}
+
 std::string ViewsThatRead(std::string_view option) {
   return NamesOfViews([option](const View& view) {
     return std::ranges::find(view.reads, option) != view.reads.end();

@@ -59,16 +59,10 @@ struct Rendered {
   StreamEnd end;  // how the file ended; the output covers all before
 };
 
-// Names of the ViewOptions that a view may read.
-inline constexpr std::string_view kViewOptions[] = {
-    "by",    "rank-model", "limit",     "pid",    "addresses", "style",
-    "page",  "object",     "ping-pong", "folded", "epochs",    "counts",
-    "tier2", "group",      "raw",       "rates",  "llc",       "rank-weight"};
-
 struct View {
   std::string_view name;
   std::string_view description;             // one line
-  std::span<const std::string_view> reads;  // out of kViewOptions
+  std::span<const std::string_view> reads;  // names of the options that it reads
   bool has_png = false;
   bool by_memory = false;  // it can rank by accesses to memory
   // The functions for its input: a trace, a ledger or an object profile. One of them is set, or the
@@ -82,6 +76,8 @@ struct View {
 };
 
 std::span<const View> Views();
+// Returns the options that any view reads, each once.
+std::vector<std::string_view> OptionsOfViews();
 // The names of the views that read `option`: "hot, heatmap, cdf".
 std::string ViewsThatRead(std::string_view option);
 Result<const View*> FindView(std::string_view name);

@@ -134,7 +134,7 @@ Status RefuseGroupAsEvidence(const std::string& by, bool by_objects) {
 
 // An option that the view does not read would be passed over in silence.
 Status RequireRead(const CLI::App& command, const View& view) {
-  for (const std::string_view option : kViewOptions) {
+  for (const std::string_view option : OptionsOfViews()) {
     const std::string flag = fmt::format("--{}", option);
     if (command.count(flag) == 0 || std::ranges::find(view.reads, option) != view.reads.end()) {
       continue;
