@@ -4,7 +4,7 @@
 
 Usage: apply.py SOURCE_DIR OUTPUT_DIR
 
-A test is built with the copy. A view also takes its line in report/CMakeLists.txt if it has a source file, which is an edit, too.
+A test is built with the copy. A view also takes its line in report/analysis/CMakeLists.txt if it has a source file, which is an edit, too.
 """
 
 import pathlib
@@ -16,7 +16,7 @@ EDITS_OF_BUILD = 1
 # File, and pairs of a line and the new lines behind it.
 EDITS = [
     ("report/view.cc", [
-        ("#include \"report/coverage.h\"\n",
+        ("#include \"report/analysis/coverage.h\"\n",
          "#include \"report/example_view.h\"\n"),
         ("constexpr std::array kViews = {\n",
          "    View{.name = \"example\",\n"
