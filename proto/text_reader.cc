@@ -29,33 +29,6 @@ std::optional<wire::Range> RangeOf(const FieldDescriptor& field) {
   return field.options().GetExtension(wire::range);
 }
 
-// "a whole number from 100 to 3600000"
-std::string Wanted(const FieldDescriptor& field) {
-  const auto range = RangeOf(field);
-  const auto bounds = [&](std::string kind) {
-    return range ? fmt::format("{} from {} to {}", kind, range->least(), range->most()) : kind;
-  };
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return "true or false";
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return bounds("a number");
-    case FieldDescriptor::CPPTYPE_STRING:
-      return range ? fmt::format("text of {} to {} bytes in quotes", range->least(), range->most())
-                   : "text in quotes";
-    default:
-      return bounds("a whole number");
-  }
-}
-
-std::string FieldNames(const pb::Descriptor& group) {
-  std::string names;
-  for (int i = 0; i < group.field_count(); ++i) {
-    names += (i == 0 ? "" : ", ") + group.field(i)->name();
-  }
-  return names;
-}
-
 // The value of a field of one value, or the last one of a repeated field, as its range measures it.
 double Magnitude(const pb::Message& message, const FieldDescriptor& field) {
   const pb::Reflection& reflection = *message.GetReflection();
@@ -107,6 +80,54 @@ class Deaf final : public pb::io::ErrorCollector {
 };
 
 }  // namespace
+
+std::string Wanted(const FieldDescriptor& field) {
+  const auto range = RangeOf(field);
+  const auto bounds = [&](std::string kind) {
+    return range ? fmt::format("{} from {} to {}", kind, range->least(), range->most()) : kind;
+  };
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return "true or false";
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return bounds("a number");
+    case FieldDescriptor::CPPTYPE_STRING:
+      return range ? fmt::format("text of {} to {} bytes in quotes", range->least(), range->most())
+                   : "text in quotes";
+    default:
+      return bounds("a whole number");
+  }
+}
+
+std::string NoSuchField(const pb::Descriptor& group, const std::string& path) {
+  std::string names;
+  for (int i = 0; i < group.field_count(); ++i) {
+    names += (i == 0 ? "" : ", ") + group.field(i)->name();
+  }
+  return fmt::format("there is no such field; {} has {}", path.empty() ? "a configuration" : path,
+                     names);
+}
+
+bool StoreValue(pb::Message& message, const FieldDescriptor& field, const std::string& text) {
+  Deaf deaf;
+  pb::TextFormat::Parser parser;
+  parser.RecordErrorsTo(&deaf);
+  const int before = field.is_repeated() ? message.GetReflection()->FieldSize(message, &field) : 0;
+  if (!parser.ParseFieldValueFromString(text, &field, &message)) {
+    if (!field.is_repeated()) {
+      Drop(message, field);
+    } else if (message.GetReflection()->FieldSize(message, &field) > before) {
+      Drop(message, field);
+    }
+    return false;
+  }
+  const auto range = RangeOf(field);
+  const double magnitude = Magnitude(message, field);
+  const bool within = !range || (range->least() <= magnitude && magnitude <= range->most());
+  if (within && !HasControlCharacter(message, field)) return true;
+  Drop(message, field);
+  return false;
+}
 
 void TextReading::Refuse(const pb::Message& message, const std::string& field, std::string what,
                          int index) {
@@ -193,10 +214,7 @@ class TextReader final : private pb::io::ErrorCollector {
     const bool colon = Accept(":");
     const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(name);
     if (field == nullptr) {
-      Refuse(
-          place, field_path,
-          fmt::format("there is no such field; {} has {}", path.empty() ? "a configuration" : path,
-                      FieldNames(*message.GetDescriptor())));
+      Refuse(place, field_path, NoSuchField(*message.GetDescriptor(), path));
       if (colon || AtAny("{<")) SkipValue();
     } else {
       if (touches) Refuse(place, field_path, "a space is needed between the number and it");
@@ -258,7 +276,7 @@ class TextReader final : private pb::io::ErrorCollector {
       if (!AtAny("}>],;") && Here().line == place.line) SkipLine();
       return;
     }
-    if (Store(message, field, text)) {
+    if (StoreValue(message, field, text)) {
       given.places.push_back(place);
       return;
     }
@@ -280,29 +298,6 @@ class TextReader final : private pb::io::ErrorCollector {
     pb::Message* inner = field.is_repeated() ? reflection.AddMessage(&message, &field)
                                              : reflection.MutableMessage(&message, &field);
     ReadGroup(*inner, path, close, open.line);
-  }
-
-  // False, with `message` as it was, where it is not what the field takes.
-  static bool Store(pb::Message& message, const FieldDescriptor& field, const std::string& text) {
-    Deaf deaf;
-    pb::TextFormat::Parser parser;
-    parser.RecordErrorsTo(&deaf);
-    const int before =
-        field.is_repeated() ? message.GetReflection()->FieldSize(message, &field) : 0;
-    if (!parser.ParseFieldValueFromString(text, &field, &message)) {
-      if (!field.is_repeated()) {
-        Drop(message, field);
-      } else if (message.GetReflection()->FieldSize(message, &field) > before) {
-        Drop(message, field);
-      }
-      return false;
-    }
-    const auto range = RangeOf(field);
-    const double magnitude = Magnitude(message, field);
-    const bool within = !range || (range->least() <= magnitude && magnitude <= range->most());
-    if (within && !HasControlCharacter(message, field)) return true;
-    Drop(message, field);
-    return false;
   }
 
   // A number, a word, or strings that follow one another, as they stand there; else nothing.

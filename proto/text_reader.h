@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
 #include <map>
@@ -53,5 +54,16 @@ class TextReading {
 // wrong that is not of its field's type or not in its `range` (proto/config.proto), and text with
 // control characters; so is a second value of a field that has one.
 TextReading ReadText(std::string_view text, google::protobuf::Message& message);
+
+// Sets a field that takes one value, or adds the value to a field that is repeated. `text` is the
+// value as a file has it. Returns false and leaves `message` without the value if the field does
+// not take it.
+bool StoreValue(google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field,
+                const std::string& text);
+// "a whole number from 100 to 3600000"
+std::string Wanted(const google::protobuf::FieldDescriptor& field);
+// "there is no such field; mover has hysteresis, attempts", for the fields of `group`, whose path
+// is empty for a whole configuration.
+std::string NoSuchField(const google::protobuf::Descriptor& group, const std::string& path);
 
 }  // namespace tmprof

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/command_line/manual.h"
+#include "apps/tmprofd/setting_changes.h"
 #include "base/version.h"
 
 namespace tmprof {
@@ -42,6 +43,21 @@ std::string Range(std::string_view line) {
 std::string InLowerCase(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
+}
+
+// The section on changes of a running daemon.
+std::string Changes() {
+  std::string section =
+      ".SH CHANGES\nSIGHUP to the daemon, and the command set of\n.BR tmprof\\-ctl (1),\n"
+      "change it while it runs. It keeps what it has learnt, unless that depends on a changed "
+      "field.\n";
+  for (const SettingChange& change : SettingChanges()) {
+    section += fmt::format(".TP\n{}\\fB{}\\fR\nStarts anew: {}. In force: {}.\n",
+                           change.others ? "Other fields of " : "",
+                           Roff(fmt::format("{}", fmt::join(change.settings, ", "))),
+                           Roff(change.anew), Roff(change.in_force));
+  }
+  return section;
 }
 
 }  // namespace
@@ -95,7 +111,7 @@ std::string ConfigManual(std::string_view proto) {
     }
     comment.clear();
   }
-  return page +
+  return page + Changes() +
          ".SH EXAMPLES\n"
          "Observe only, and move nothing:\n.PP\n.nf\nplacement { track_only: true }\n.fi\n.PP\n"
          "Place one service, with 8 GiB of tier 1:\n.PP\n.nf\n"

@@ -17,6 +17,7 @@
 #include "apps/tmprofd/config_file.h"
 #include "apps/tmprofd/config_manual.h"
 #include "apps/tmprofd/daemon.h"
+#include "apps/tmprofd/setting_changes.h"
 #include "base/host/procfs.h"
 #include "base/version.h"
 
@@ -53,12 +54,13 @@ std::string Manual(const CLI::App& app) {
       app);
 }
 
-// The build asks for one of these with --generate.
+// The build asks for one of these with --generate; "changes" is a table of docs/configuration.md.
 std::string Generated(const CLI::App& app, const std::string& what) {
   if (what == "bash") return BashCompletion(app);
   if (what == "zsh") return ZshCompletion(app);
   if (what == "fish") return FishCompletion(app);
   if (what == "man") return Manual(app);
+  if (what == "changes") return SettingChangeTable();
   std::string proto;  // text of config.proto, on standard input
   for (int c = std::getchar(); c != EOF; c = std::getchar()) proto += static_cast<char>(c);
   return ConfigManual(proto);
@@ -89,7 +91,7 @@ int Run(int argc, char** argv) {
     throw CLI::Success();
   };
   app.add_option_function<std::string>("--generate", generate, "")
-      ->check(OneOf({"man", "conf", "bash", "zsh", "fish"}))
+      ->check(OneOf({"man", "conf", "changes", "bash", "zsh", "fish"}))
       ->group(std::string(kHidden));
 
   const auto print = [](const std::string& text) {

@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "apps/tmprofd/setting_changes.h"
+#include "apps/tmprofd/setting_rows.h"
 #include "base/host/capabilities.h"
 #include "tests/apps/program.h"
 #include "tests/folders.h"
@@ -206,32 +208,6 @@ TEST(Manual, EveryFieldRefusesAValueOfAnotherType) {
   }
 }
 
-TEST(ParseConfig, TheEmptyTextHoldsEveryDefaultOfTheCodeItConfigures) {
-  const Config config = Parsed("# nothing\n");
-  EXPECT_TRUE(config.targets.Everything());
-  EXPECT_TRUE(config.targets.tracking.follow_children);
-  EXPECT_EQ(config.targets.tracking.filter->min_cpu_share, ProcessFilter{}.min_cpu_share);
-  EXPECT_FALSE(config.tiers.given);
-  EXPECT_TRUE(std::holds_alternative<FreeCapacity>(config.tiers.capacity));
-  EXPECT_EQ(config.tiers.reserve, PageCount(512 * 256));
-  EXPECT_EQ(config.profile.epoch, 1s);
-  EXPECT_THAT(config.profile.sources.names, ElementsAre("auto"));
-  EXPECT_EQ(config.profile.sources.ageing, abit::AgeingUse::kOff);
-  EXPECT_EQ(config.placement.policy->name, "history");
-  EXPECT_EQ(config.placement.ranker.model, RankModel::kRate);
-  EXPECT_EQ(config.placement.ranker.memory, Ranker::Memory::kLearned);
-  EXPECT_EQ(config.placement.rank, RankSource::kMemory);
-  EXPECT_EQ(config.mover.limits.call_latency, MoverLimits{}.call_latency);
-  EXPECT_EQ(config.mover.limits.attempts, MoverLimits{}.attempts);
-  EXPECT_FALSE(config.mover.limits.bytes_per_second);
-  EXPECT_FALSE(config.mover.cost_of_move);
-  EXPECT_FALSE(config.mover.latency_gap_ns);
-  EXPECT_FALSE(config.ledger.file);
-  EXPECT_EQ(config.control_socket, "/run/tmprofd/control");
-  EXPECT_FALSE(config.metrics);
-  EXPECT_EQ(config.log.level, LogLevel::kInfo);
-}
-
 // Each field with a value that is not its default, as PrintConfig() writes it.
 constexpr std::string_view kEverything = R"(targets {
   command: "redis-*"
@@ -309,6 +285,125 @@ log {
   format: "json"
 }
 )";
+
+// --- The rows that join the manual's fields to Config
+
+// Fields of a group as a message about it lists them: "epoch_ms, source".
+std::string FieldsOf(const std::string& group) {
+  std::vector<std::string> names;
+  for (const ManualField& field : Manual()) {
+    if (fmt::format("{}", fmt::join(field.groups, ".")) == group) names.push_back(field.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+TEST(SettingRows, EveryFieldOfTheManualHasOneAndInItsOrder) {
+  std::vector<std::string> manual;
+  for (const ManualField& field : Manual()) {
+    const bool is_tier = field.name == "tier" || field.groups.back() == "tier";
+    if (!is_tier) manual.push_back(Path(field));
+  }
+  std::vector<std::string> rows;
+  for (const SettingRow& row : SettingRows()) rows.emplace_back(row.path);
+  EXPECT_EQ(rows, manual);
+}
+
+// Only a number or a truth: kEverything has the texts.
+TEST(SettingRows, AValueThatIsNotTheDefaultArrivesAndIsPrintedAgain) {
+  const std::vector<std::string> defaults = Lines(PrintConfig(Config{}));
+  std::size_t tried = 0;
+  for (const ManualField& field : Manual()) {
+    if (field.groups.back() == "tier" || (!IsNumber(field) && field.type != "bool")) continue;
+    if (field.name == "process_filter") continue;  // refused alone
+    ++tried;
+    for (const std::string& value : field.type == "bool"
+                                        ? std::vector<std::string>{"true", "false"}
+                                        : std::vector<std::string>{field.least, field.most}) {
+      const Config config = Parsed(TextWith(field, value));
+      const std::vector<std::string> printed = Lines(PrintConfig(config));
+      const std::string start = fmt::format("  {}: ", field.name);
+      double found = std::nan("");
+      std::string group;
+      for (const std::string& line : printed) {
+        if (line.ends_with(" {")) group = line.substr(0, line.size() - 2);
+        if (group != field.groups.front() || !line.starts_with(start)) continue;
+        const std::string shown = line.substr(start.size());
+        if (field.type == "bool") {
+          EXPECT_EQ(shown, value) << Path(field);
+          found = 0;
+        } else {
+          found = std::stod(shown.starts_with('[') ? shown.substr(1) : shown);
+          EXPECT_DOUBLE_EQ(found, std::stod(value)) << Path(field);
+        }
+      }
+      EXPECT_FALSE(std::isnan(found)) << Path(field) << ": " << value << " is not printed";
+      for (const SettingRow& row : SettingRows()) {
+        if (row.path != Path(field)) continue;
+        EXPECT_EQ(row.get(config).size(), 1) << Path(field);
+      }
+    }
+  }
+  EXPECT_GE(tried, 25);
+}
+
+TEST(SettingRows, EveryTextOfTheManualIsAmongThoseThatAreTested) {
+  for (const ManualField& field : Manual()) {
+    if (field.type != "string") continue;
+    const bool in_everything = kEverything.contains(fmt::format(" {}: ", field.name));
+    EXPECT_TRUE(in_everything || field.name == "rank_weight" || field.groups.back() == "tier")
+        << Path(field) << " belongs into kEverything";
+  }
+}
+
+TEST(SettingChanges, EverySettingTellsWhatItsChangeStartsAnewAndWhenItIsInForce) {
+  std::vector<std::string> told;
+  for (const SettingChange& change : SettingChanges()) {
+    EXPECT_FALSE(change.anew.empty()) << change.settings.front();
+    EXPECT_FALSE(change.in_force.empty()) << change.settings.front();
+    for (const std::string& setting : change.settings) {
+      EXPECT_THAT(told, Not(::testing::Contains(setting)));
+      told.push_back(setting);
+    }
+  }
+  for (const ManualField& field : Manual()) {
+    const bool by_itself = std::ranges::count(told, Path(field)) == 1;
+    const bool by_group = std::ranges::any_of(
+        told, [&](const std::string& name) { return Path(field).starts_with(name + "."); });
+    EXPECT_TRUE(by_itself || by_group) << Path(field);
+  }
+}
+
+TEST(SettingChanges, TheDocumentHasTheirTable) {
+  EXPECT_THAT(ReadFile(std::string(TMPROF_SOURCE_DIR) + "/docs/configuration.md"),
+              HasSubstr("\n\n" + SettingChangeTable() + "\n"))
+      << "Replace its table by what 'tmprofd --generate changes' prints.";
+}
+
+TEST(ParseConfig, TheEmptyTextHoldsEveryDefaultOfTheCodeItConfigures) {
+  const Config config = Parsed("# nothing\n");
+  EXPECT_TRUE(config.targets.Everything());
+  EXPECT_TRUE(config.targets.tracking.follow_children);
+  EXPECT_EQ(config.targets.tracking.filter->min_cpu_share, ProcessFilter{}.min_cpu_share);
+  EXPECT_FALSE(config.tiers.given);
+  EXPECT_TRUE(std::holds_alternative<FreeCapacity>(config.tiers.capacity));
+  EXPECT_EQ(config.tiers.reserve, PageCount(512 * 256));
+  EXPECT_EQ(config.profile.epoch, 1s);
+  EXPECT_THAT(config.profile.sources.names, ElementsAre("auto"));
+  EXPECT_EQ(config.profile.sources.ageing, abit::AgeingUse::kOff);
+  EXPECT_EQ(config.placement.policy->name, "history");
+  EXPECT_EQ(config.placement.ranker.model, RankModel::kRate);
+  EXPECT_EQ(config.placement.ranker.memory, Ranker::Memory::kLearned);
+  EXPECT_EQ(config.placement.rank, RankSource::kMemory);
+  EXPECT_EQ(config.mover.limits.call_latency, MoverLimits{}.call_latency);
+  EXPECT_EQ(config.mover.limits.attempts, MoverLimits{}.attempts);
+  EXPECT_FALSE(config.mover.limits.bytes_per_second);
+  EXPECT_FALSE(config.mover.cost_of_move);
+  EXPECT_FALSE(config.mover.latency_gap_ns);
+  EXPECT_FALSE(config.ledger.file);
+  EXPECT_EQ(config.control_socket, "/run/tmprofd/control");
+  EXPECT_FALSE(config.metrics);
+  EXPECT_EQ(config.log.level, LogLevel::kInfo);
+}
 
 TEST(ParseConfig, EveryFieldArrivesWhereItBelongs) {
   const Config config = Parsed(kEverything);
@@ -459,7 +554,8 @@ TEST(WithSettings, TheRankFollowsTheRankModelUnlessItWasGiven) {
 }
 
 TEST(ParseConfig, TheWholeFileIsRefusedWithEveryFaultAtItsPlace) {
-  EXPECT_THAT(Faults(R"(profile {
+  EXPECT_THAT(
+      Faults(R"(profile {
   epoch_ms: 99
   epoch: 5
   max_overhead: "little"
@@ -471,20 +567,17 @@ placement {
 }
 metrics: 80
 )"),
-              ElementsAre("c:2:13: profile.epoch_ms: a whole number from 100 to 3600000 is needed, "
-                          "not '99'",
-                          "c:3:3: profile.epoch: there is no such field; profile has epoch_ms, "
-                          "source, max_overhead, abit, scan_interval_ms, sample_rate, gate, seed, "
-                          "max_cpu_share, ageing",
-                          "c:4:17: profile.max_overhead: a number from 1e-06 to 1 is needed, not "
-                          "'\"little\"'",
-                          "c:6:9: tiers.tier: node 0: is named twice",
-                          "c:8:11: placement.policy: 'best': unknown name; use one of first_touch, "
-                          "history",
-                          "c:9:3: placement.colour: there is no such field; placement has "
-                          "rank_model, half_life_ms, rank, policy, track_only, dry_run, llc_kib, "
-                          "rank_weight",
-                          "c:11:10: metrics: a group in braces is needed, not '80'"));
+      ElementsAre(
+          "c:2:13: profile.epoch_ms: a whole number from 100 to 3600000 is needed, "
+          "not '99'",
+          "c:3:3: profile.epoch: there is no such field; profile has " + FieldsOf("profile"),
+          "c:4:17: profile.max_overhead: a number from 1e-06 to 1 is needed, not "
+          "'\"little\"'",
+          "c:6:9: tiers.tier: node 0: is named twice",
+          "c:8:11: placement.policy: 'best': unknown name; use one of first_touch, "
+          "history",
+          "c:9:3: placement.colour: there is no such field; placement has " + FieldsOf("placement"),
+          "c:11:10: metrics: a group in braces is needed, not '80'"));
 }
 
 TEST(ParseConfig, ReadsOnBehindAFaultOfSyntax) {
@@ -778,6 +871,36 @@ TEST(WithSettings, RefusesWhatAFileCouldNotHave) {
   }
 }
 
+TEST(WithSettings, ARefusalNamesTheSettingAndWhatItTakes) {
+  const auto refusal = [](const Config& config, const Setting& setting) {
+    const auto changed = WithSettings(config, {setting});
+    return changed ? "" : changed.error().Message();
+  };
+  EXPECT_EQ(refusal({}, {"mover.attempts", "0"}),
+            "cannot set 'mover.attempts': a whole number from 1 to 100 is needed, not '0'");
+  EXPECT_EQ(refusal({}, {"ledger.fil", "/a"}),
+            "cannot set 'ledger.fil': there is no such field; ledger has file, most_mib, kept; "
+            "did you mean 'ledger.file'?");
+  EXPECT_THAT(refusal({}, {"hysteresis", "2"}), HasSubstr("did you mean 'mover.hysteresis'?"));
+  EXPECT_THAT(refusal({}, {"zzz", "1"}), HasSubstr("a configuration has targets, tiers, "));
+  EXPECT_THAT(refusal({}, {"targets.pid", "1"}), HasSubstr("only the configuration file"));
+  EXPECT_THAT(refusal({}, {"log.format", "xml"}),
+              HasSubstr("'log.format': 'xml': unknown name; use one of text, json"));
+  // The setting at fault is another one than that which is set.
+  EXPECT_THAT(refusal(Parsed("placement { llc_kib: 4096 }"), {"placement.rank_model", "sum"}),
+              HasSubstr("cannot set 'placement.llc_kib': rank_model 'sum' estimates no rates"));
+}
+
+TEST(WithSettings, KeepsEveryOtherSettingAsItIs) {
+  std::string everything(kEverything);
+  const Config config = Parsed(everything);
+  const auto changed = WithSettings(config, {{"mover.attempts", "6"}});
+  ASSERT_TRUE(changed) << changed.error().Message();
+  std::string expected = PrintConfig(config);
+  expected.replace(expected.find("attempts: 5"), 11, "attempts: 6");
+  EXPECT_EQ(PrintConfig(*changed), expected);
+}
+
 TEST(Daemon, WithTheProcOfAnotherPidNamespaceIsRefused) {
   const std::vector<std::string> apart{"timeout", "600", "unshare", "--pid", "--fork"};
   std::vector<std::string> arguments = apart;
@@ -806,6 +929,7 @@ TEST(CheckConfig, HasAManualPageOfEachField) {
   EXPECT_THAT(page.out, AllOf(HasSubstr(".TH tmprofd.conf 5"), HasSubstr(".SH tiers.tier\n"),
                               HasSubstr("From 100 to 3600000.\n"), Not(HasSubstr("SPDX")),
                               Not(HasSubstr("optional uint32"))));
+  EXPECT_THAT(page.out, HasSubstr("Starts anew: the ledger. In force: with the next epoch.\n"));
   // All names that have a default stand in what --check-config prints.
   std::istringstream defaults(Tmprofd({"--check-config"}).out);
   for (std::string line; std::getline(defaults, line);) {
