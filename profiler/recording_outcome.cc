@@ -29,8 +29,10 @@ constexpr std::uint64_t kSomeSamples = 1'000;
 
 // Ended so soon that an epoch of the default length was not reached.
 constexpr nanoseconds kSoon = std::chrono::seconds(1);
-// Targets that used less of the recording's time on a CPU were as good as idle.
+// Targets that used less of the recording's time on a CPU were as good as idle. To start a program
+// takes some milliseconds by itself.
 constexpr double kHardlyRan = 0.001;
+constexpr nanoseconds kStartTakes = std::chrono::milliseconds(10);
 
 std::string Size(PageCount pages) { return FormatBytes(pages.value() * kBasePageBytes); }
 
@@ -141,8 +143,9 @@ Cause CauseOf(const RecordingFacts& facts) {
     return {.why = fmt::format("{} did not run", Subject(facts)),
             .next = "record while the program works"};
   }
-  if (facts.cpu_time &&
-      std::chrono::duration<double>(*facts.cpu_time) / facts.length < kHardlyRan) {
+  const std::chrono::duration<double> little =
+      std::max<std::chrono::duration<double>>(kHardlyRan * facts.length, kStartTakes);
+  if (facts.cpu_time && *facts.cpu_time < little) {
     return {.why = fmt::format("{} hardly ran, {} of {}", Subject(facts),
                                FormatDuration(*facts.cpu_time), FormatDuration(facts.length)),
             .next = "record while the program works"};

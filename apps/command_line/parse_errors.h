@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/text/near_names.h"
 #include "base/result.h"
+#include "base/text/near_names.h"
 
 namespace tmprof {
 

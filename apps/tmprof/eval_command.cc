@@ -50,7 +50,7 @@ struct EvalOptions {
   std::vector<std::string> ranks;  // empty: the weight decides
   std::string judge;               // empty: the weight decides
   std::string rank_model = "rate";
-  std::string half_life = "default";
+  std::string half_life;                   // empty: by the rank model
   std::optional<std::uint64_t> llc_bytes;  // nullopt: no cache is modelled
   std::string latency_gap;                 // empty: as the trace says, else assumed
   std::string format = "text";
@@ -195,7 +195,7 @@ Result<Ranker::Options> RankerOptions(const EvalOptions& options) {
                                     "give a time or 'none', or choose '--rank-model rate'")));
     }
     ranker.memory = Ranker::Memory::kLearned;
-  } else if (options.half_life != "default") {
+  } else if (!options.half_life.empty()) {
     const auto half_life = ParseTimeOption(options.half_life);
     if (!half_life) return Fail(OfOption("--half-life", options.half_life, half_life.error()));
     if (half_life->count() == 0) {
@@ -905,8 +905,7 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
                    "It is the target's CPU time, or wall-clock time where that is unknown; a bare "
                    "number is seconds. 'learned' follows how long access rates last. The default "
                    "is 'learned' by rank model rate, and 'none' by sum.")
-      ->type_name("TIME")
-      ->capture_default_str();
+      ->type_name("TIME");
   AddLlc(*command, options->llc_bytes);
   CLI::Option* curve = command->add_flag(
       "--curve", options->curve, "Show hit rates by capacity instead of replaying policies");

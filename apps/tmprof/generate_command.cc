@@ -47,11 +47,17 @@ constexpr std::string_view kExitStatus =
     ".TP\n.B 2\nThe command line or the contents of a file are wrong.\n"
     ".TP\n.B 3\n\\fBtmprof record\\fR or \\fBtmprof curve\\fR saw nothing, or too little to rank "
     "pages by: fewer than 100 samples and accessed bits of less than a tenth of the resident "
-    "memory. Or \\fB\\-\\-objects\\fR tracked no allocation. The last line says why, and what to "
-    "run next. The trace is complete, and can be read.\n"
+    "memory. Or \\fB\\-\\-objects\\fR tracked no allocation, or over half of the accessed memory "
+    "was "
+    "of processes that it did not track. The last line says why, and what to run next. The trace "
+    "is "
+    "complete, and can be read.\n"
     ".TP\n.B 4\nThe file that was read is damaged. What was shown or written is of the part before "
     "the damage. JSON has it as \\fBdamage\\fR, null if there is none.\n"
-    ".PP\n\\fBtmprof record\\fR PROGRAM passes on the status of PROGRAM unless that is 0.\n";
+    ".PP\n\\fBtmprof record\\fR PROGRAM passes on the status of PROGRAM unless that is 0. It is "
+    "126 if PROGRAM cannot be run, 127 if there is none of this name, and 128 and the number of "
+    "the "
+    "signal that killed it.\n";
 
 // All other pages of tmprof.
 std::string SeeAlso(const CLI::App& app, std::string_view own) {

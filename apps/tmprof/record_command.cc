@@ -298,7 +298,8 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& launched, i
       ->check(WholeNumber(1));
   AddDuration(*command, "-d,--duration", options->duration,
               "Stop after this time\n"
-              "A recording ends when its processes end, or at Ctrl-C, even before this time.");
+              "A recording ends when its processes end, or at Ctrl-C, even before this time. A "
+              "program that this command started goes on, and the command waits for it.");
   AddDuration(*command, "--epoch", options->epoch, "Length of an epoch, which has one profile");
   std::vector<std::string> source_names{"auto"};
   for (const SourceKind& kind : kSourceKinds) source_names.emplace_back(kind.name);

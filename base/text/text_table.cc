@@ -55,6 +55,18 @@ std::size_t HangingIndent(std::string_view line) {
   return indent;
 }
 
+// Returns the length of the first word; the groups of a number, such as 73 218, are one word.
+std::size_t EndOfWord(std::string_view words) {
+  const auto is_digit = [&](std::size_t at) {
+    return at < words.size() && words[at] >= '0' && words[at] <= '9';
+  };
+  std::size_t end = std::min(words.find(' '), words.size());
+  while (end > 0 && is_digit(end - 1) && is_digit(end + 1) && is_digit(end + 2) &&
+         is_digit(end + 3) && !is_digit(end + 4))
+    end = std::min(words.find(' ', end + 1), words.size());
+  return end;
+}
+
 // Appends the words to a line that has `used` columns. Later lines begin with `indent` blanks, or
 // with fewer if their first word does not fit behind as many.
 void AppendWords(std::string& text, std::string_view words, std::size_t used, std::size_t indent,
@@ -63,7 +75,7 @@ void AppendWords(std::string& text, std::string_view words, std::size_t used, st
   while (true) {
     words.remove_prefix(std::min(words.find_first_not_of(' '), words.size()));
     if (words.empty()) break;
-    const std::string_view word = words.substr(0, words.find(' '));
+    const std::string_view word = words.substr(0, EndOfWord(words));
     words.remove_prefix(word.size());
     const std::size_t length = DisplayWidth(word);
     if (!is_line_start && used + 1 + length > width) {
@@ -134,19 +146,21 @@ std::vector<std::size_t> TextTable::ByImportance() const {
 std::vector<std::size_t> TextTable::Chosen(const std::vector<std::size_t>& natural,
                                            std::size_t width) const {
   std::vector<std::size_t> chosen;
-  std::size_t used = 0;
+  std::size_t used = 0;  // by the chosen columns
   const std::vector<std::size_t> order = ByImportance();
   for (auto first = order.begin(); first != order.end();) {
     const auto end =
         std::find_if(first + 1, order.end(), [this](std::size_t c) { return !columns_[c].joins; });
+    std::size_t with = used;
     for (auto c = first; c != end; ++c) {
-      used += LeastWidth(*c, natural[*c]) + (used == 0 ? 0 : kGap);
+      with += LeastWidth(*c, natural[*c]) + (with == 0 ? 0 : kGap);
     }
-    if (used > width) {
-      if (columns_[*first].importance == Importance::kKey) return {};
-      break;
+    if (with <= width) {
+      chosen.insert(chosen.end(), first, end);
+      used = with;
+    } else if (columns_[*first].importance == Importance::kKey) {
+      return {};
     }
-    chosen.insert(chosen.end(), first, end);
     first = end;
   }
   std::ranges::sort(chosen);

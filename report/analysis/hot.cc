@@ -321,10 +321,10 @@ std::string HotText(const HotList& list, TextWidth width) {
   const ColumnScale scale(numbers);
   const bool has_error = !IsExact(*list.options.by);
   std::vector<TextTable::Column> columns{{"rank", kRight, kThird},
-                                         {"pid"},
+                                         {"pid", kRight, kFirst},
                                          {"target", kLeft, kThird},
                                          {"start", kRight, kKey},
-                                         {"span"}};
+                                         {"span", kRight, kKey}};
   if (has_references) columns.push_back({"references", kRight, kThird});
   if (has_samples) columns.push_back({"samples (loads+stores)", kRight, kThird});
   columns.push_back({scale.Title(unit), kRight, kKey});

@@ -138,6 +138,11 @@ std::string Plural(HotGroup group) {
   return group == HotGroup::kProcess ? "processes" : fmt::format("{}s", Name(group));
 }
 
+std::string ShownOf(const HotGroups& groups) {
+  const std::string name(groups.groups == 1 ? Name(groups.group) : Plural(groups.group));
+  return fmt::format("{} of {} {}", Grouped(groups.rows.size()), Grouped(groups.groups), name);
+}
+
 std::string StartText(const HotGroups::Row& row) {
   return row.start ? fmt::format("{:#x}", *row.start) : "";
 }
@@ -269,8 +274,7 @@ std::string HotGroupsText(const HotGroups& groups, TextWidth width) {
       : ErrTogether(groups) ? "; at least, at most: 90 % interval if all pages err the same way"
                             : "; at least, at most: 90 % interval");
   text += table.Text(width);
-  text += fmt::format("{} of {} {} shown, holding {} of the {}; {} in all\n",
-                      Grouped(groups.rows.size()), Grouped(groups.groups), Plural(groups.group),
+  text += fmt::format("{} shown, holding {} of the {}; {} in all\n", ShownOf(groups),
                       groups.total_score > 0 ? Percent(std::min(1.0, shown)) : "unknown", unit,
                       CountText(groups.pages));
   for (const std::string& caveat : Caveats(groups.totals, *groups.options.by)) {

@@ -185,6 +185,10 @@ TEST(RecordingOutcome, SaysThatAnIdleTargetDidNotRun) {
   EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("PID 4711 did not run"));
   facts.cpu_time = 9ms;
   EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("hardly ran, 9ms of 10s"));
+  facts.length = 1s;
+  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("hardly ran, 9ms of 1s")) << "its start took them";
+  facts.cpu_time = 11ms;
+  EXPECT_THAT(OutcomeOf(facts).text, Not(HasSubstr("hardly ran")));
   facts.cpu_time.reset();
   EXPECT_THAT(OutcomeOf(facts).text,
               AllOf(HasSubstr("no source saw an access"), Not(HasSubstr("ran"))));

@@ -72,6 +72,14 @@ TEST(TextTable, LeavesOutTheLeastImportantFirstFromTheRightAndNamesThem) {
   EXPECT_THAT(Heat().Text(30), HasSubstr("  start  accesses  mapping\n 0x1000"));
 }
 
+TEST(TextTable, ShowsANarrowColumnWhereAWiderOneOfMoreImportanceDoesNotFit) {
+  using enum TextTable::Align;
+  using enum TextTable::Importance;
+  TextTable table({{"start", kRight, kKey}, {"a long title", kRight, kFirst}, {"pid", kRight}});
+  table.AddRow({"0x1000", "1", "4711"});
+  EXPECT_THAT(table.Text(14), HasSubstr(" start   pid\n0x1000  4711\n"));
+}
+
 TEST(TextTable, BecomesAListForEachRowWhenItsKeysDoNotFit) {
   EXPECT_EQ(Heat().Text(26),
             "rank      1\n"
@@ -134,6 +142,12 @@ TEST(Fitted, BreaksLongLinesBetweenWords) {
   EXPECT_EQ(Fitted("note: one two three\nshort\n", 12), "note: one\n  two three\nshort\n");
   EXPECT_EQ(Fitted("a path/that/is/longer b\n", 8), "a\npath/that/is/longer\n  b\n");
   EXPECT_EQ(Fitted("any length\n", std::nullopt), "any length\n");
+}
+
+TEST(Fitted, KeepsTheGroupsOfANumberTogether) {
+  EXPECT_EQ(Fitted("by both 73 218, of 1 234 567 pages 12 at most\n", 18),
+            "by both 73 218, of\n  1 234 567 pages\n  12 at most\n");
+  EXPECT_EQ(Fitted("epochs 31 323 4 of 12\n", 10), "epochs\n  31 323 4\n  of 12\n");
 }
 
 TEST(Fitted, IndentsBelowTheTextOfAListOfFacts) {

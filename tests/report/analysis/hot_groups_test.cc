@@ -118,6 +118,16 @@ TEST(HotGroups, GroupsOfRatesHaveTheErrorOfPagesThatErrTheSameWay) {
   }
 }
 
+TEST(HotGroups, OneGroupIsInTheSingular) {
+  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "only")});
+  See(epoch, 0, {{.vpn = 16, .looks = 90, .references = 30}});
+  const Trace one = TraceOf({epoch});
+  EXPECT_THAT(HotGroupsText(*MakeHotGroups(one, kSum, HotGroup::kProcess)),
+              testing::HasSubstr("1 of 1 process shown"));
+  EXPECT_THAT(HotGroupsText(*MakeHotGroups(TwoProcesses(), kSum, HotGroup::kProcess)),
+              testing::HasSubstr("2 of 2 processes shown"));
+}
+
 TEST(HotGroups, ShowAsManyAsAreAskedForAndTellOfTheOthers) {
   HotOptions options = kSum;
   options.limit = 1;
