@@ -280,8 +280,13 @@ class ChanceAdder {
     for (std::size_t s = 0; s < over_time.steps.size(); ++s) {
       const StepChances& step = over_time.steps[s];
       const double ran = PagesOfRunning(step, all);
-      WorkingSet::Row row{.start = step.start, .end = step.end, .any_ran = ran > 0, .at_least = {}};
-      const double length = row.any_ran ? PeopledSeconds(step) : 0;
+      const double there = PeopledSeconds(step);
+      WorkingSet::Row row{.start = step.start,
+                          .end = step.end,
+                          .any_ran = ran > 0,
+                          .any_there = there > 0,
+                          .at_least = {}};
+      const double length = row.any_ran ? there : 0;
       ran_seconds += length;
       most_ran = std::max(most_ran, ran);
       for (std::size_t r = 0; r < rates_; ++r) {
@@ -513,6 +518,8 @@ WorkingSet::Row MeanOf(std::span<const WorkingSet::Row> rows) {
                        .end = rows.back().end,
                        .any_ran = false,
                        .at_least = std::vector<WorkingSet::Size>(rows.front().at_least.size())};
+  mean.any_there =
+      std::ranges::any_of(rows, [](const WorkingSet::Row& row) { return row.any_there; });
   double seconds = 0;
   for (const WorkingSet::Row& row : rows) {
     if (!row.any_ran) continue;
@@ -742,7 +749,7 @@ std::string OverTimeText(const WorkingSet& set, const SizeFormat& format, TextWi
                                                   Seconds(row.end - set.totals.start))};
     for (const WorkingSet::Size& size : row.at_least) {
       if (!row.any_ran) {
-        cells.push_back("rests");
+        cells.push_back(row.any_there ? "rests" : "not there");
       } else if (set.is_exact) {
         cells.push_back(format(size.pages));
       } else {
@@ -864,7 +871,7 @@ std::string WorkingSetJson(const WorkingSet& set) {
     over_time.push_back(
         {{"start_s", Seconds(row.start - set.totals.start)},
          {"end_s", Seconds(row.end - set.totals.start)},
-         {"ran", row.any_ran},
+         {"ran", row.any_there ? Json(row.any_ran) : Json()},
          {"working_set", row.any_ran ? RatesJson(set, row.at_least) : Json::array()}});
   }
   return JsonText(WithEnd(

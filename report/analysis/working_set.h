@@ -38,7 +38,9 @@ struct WorkingSet {
   struct Row {
     MonotonicTime start;
     MonotonicTime end;
-    bool any_ran = true;         // false: no process used CPU time, nothing is known
+    bool any_ran = true;    // false: no process used CPU time, nothing is known
+    bool any_there = true;  // false: processes were there for none of the row's time, as one that
+                            // ends in the midst of an epoch counts until the epoch before
     std::vector<Size> at_least;  // one per rate, mean over the row's time with processes
   };
   struct Idle {

@@ -291,6 +291,19 @@ TEST(ProcessesOneAfterAnother, AreNotSmallerForTheTimeAfterThem) {
   EXPECT_NEAR(set.at_least[2].pages, 512, 40);
 }
 
+// It used CPU time in the epoch of its exit, so it did not rest then.
+TEST(ProcessesOneAfterAnother, AreNotThereInTheEpochOfTheExit) {
+  const WorkingSet set = Make(OneAfterAnother(
+      1, 16, [](auto page, auto epoch) { return page % (epoch < 8 ? 8 : 2) == 0 ? 1000.0 : 2.0; }));
+  ASSERT_GT(set.rows.size(), 1u);
+  EXPECT_FALSE(set.rows.back().any_there);
+  EXPECT_TRUE(set.rows.front().any_there);
+  EXPECT_THAT(WorkingSetText(set), AllOf(HasSubstr("not there"), Not(HasSubstr("rests"))));
+  const Json json = Json::parse(WorkingSetJson(set));
+  EXPECT_TRUE(json["over_time"].back()["ran"].is_null());
+  EXPECT_EQ(json["over_time"].front()["ran"], true);
+}
+
 TEST(ProcessesOneAfterAnother, AreResidentOnlyWhileTheyRun) {
   const WorkingSet set = Make(OneAfterAnother(3, 4, EighthIsHot));
   EXPECT_EQ(set.resident, PageCount(4296));
