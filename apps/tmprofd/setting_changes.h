@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a change of a setting does to the running daemon: the option `change` of its field in
-// proto/config.proto.
+// This says how a change of a setting affects the running daemon, by the option `change` of its
+// field in proto/config.proto.
 
 #pragma once
 
