@@ -23,6 +23,7 @@
 #include "driver/compat/compat.h"
 #include "driver/page_walk.h"
 #include "driver/region_scan.h"
+#include "driver/region_watch.h"
 #include "driver/session.h"
 #include "driver/stats.h"
 #include "driver/target.h"
@@ -189,23 +190,8 @@ void tmprof_region_free(struct tmprof_session *session)
 	session->region_buffers = NULL;
 	mutex_lock(&session->targets);
 	xa_for_each (&session->by_id, index, target)
-		tmprof_region_forget(target);
+		tmprof_region_forget(&target->watch);
 	mutex_unlock(&session->targets);
-}
-
-void tmprof_region_forget(struct tmprof_target *target)
-{
-	kvfree(target->watch.set.regions);
-	kvfree(target->watch.cleared_ns);
-	memset(&target->watch, 0, sizeof(target->watch));
-}
-
-void tmprof_region_see_sample(struct tmprof_target *target, u64 vpn)
-{
-	struct tmprof_region_watch *watch = &target->watch;
-
-	if (watch->set.regions)
-		tmprof_region_sample(&watch->samples, vpn);
 }
 
 /* ---------------------------------------------------------------- the address space */
@@ -679,7 +665,7 @@ static u64 take_turn(struct tmprof_session *session, struct tmprof_target *targe
 		}
 	}
 	if (!watch->set.count) {
-		tmprof_region_forget(target);
+		tmprof_region_forget(&target->watch);
 		return now_ns + session->params.regions.update_ns;
 	}
 	if (watch->phase == TMPROF_REGIONS_IDLE) {
@@ -694,7 +680,7 @@ static u64 take_turn(struct tmprof_session *session, struct tmprof_target *targe
 static void leave_program(struct tmprof_session *session, struct tmprof_target *target)
 {
 	abandon_step(session, &target->watch);
-	tmprof_region_forget(target);
+	tmprof_region_forget(&target->watch);
 }
 
 u64 tmprof_region_turn(struct tmprof_session *session, struct tmprof_target *target, u64 now_ns)

@@ -28,12 +28,11 @@
 #include "driver/core/sample_ring.h"
 #include "driver/cpu_events.h"
 #include "driver/page_walk.h"
-#include "driver/region_scan.h"
+#include "driver/region_watch.h"
 #include "driver/sampler.h"
 #include "driver/session.h"
 #include "driver/stats.h"
 #include "driver/target.h"
-#include "driver/worker.h"
 
 /* A ring of the default size, 1024 samples, then takes 100 000 samples a second of one CPU. */
 #define FOLD_INTERVAL_NS (10 * NSEC_PER_MSEC)
@@ -102,7 +101,7 @@ static void wake_worker(struct irq_work *work)
 {
 	struct cpu_sampler *sampler = container_of(work, struct cpu_sampler, wake);
 
-	tmprof_worker_wake(sampler->session);
+	tmprof_session_wake_worker(sampler->session);
 }
 
 static void overflow(struct perf_event *event, struct perf_sample_data *data, struct pt_regs *regs)
@@ -458,7 +457,7 @@ static void count_samples(struct tmprof_sampler *sampler, u32 count, unsigned in
 		tally->samples_unmapped += folding->walked && !folding->mapped;
 		if (target->removed)
 			continue;
-		tmprof_region_see_sample(target, folding->found.vpn);
+		tmprof_region_see_sample(&target->watch, folding->found.vpn);
 		if (tmprof_store_add(&target->counts, &folding->found))
 			tally->pages_refused++;
 		else

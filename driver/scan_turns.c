@@ -11,6 +11,7 @@
 
 #include "driver/abit_scan.h"
 #include "driver/region_scan.h"
+#include "driver/region_watch.h"
 #include "driver/scan_turns.h"
 #include "driver/session.h"
 #include "driver/target.h"
@@ -31,7 +32,7 @@ static void reset_turns(struct tmprof_session *session)
 		if (target->turn_ns != U64_MAX)
 			target->turn_ns = 0;
 		target->pass = (struct tmprof_pass){.number = target->pass.number};
-		tmprof_region_forget(target);
+		tmprof_region_forget(&target->watch);
 	}
 	mutex_unlock(&session->targets);
 }

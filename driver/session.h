@@ -147,19 +147,11 @@ struct tmprof_session {
 	struct dentry *debug_folder;
 };
 
-/* ERR_PTR: -ENOMEM; -EUSERS: max_sessions are open. */
-struct tmprof_session *tmprof_session_create(void);
-
-/* Process context; nothing but the session's own worker uses it any more. */
-void tmprof_session_destroy(struct tmprof_session *session);
-
-/* The ioctls of the same names; requests are in kernel memory, their heads checked. 0 or -errno. */
-int tmprof_session_set_params(struct tmprof_session *session, const struct tmprof_params *params);
-void tmprof_session_get_params(struct tmprof_session *session, struct tmprof_params *params);
-int tmprof_session_control(struct tmprof_session *session, const struct tmprof_control *request);
-
 /* Has the worker, if there is one, see what has changed. Process context, nothing held. */
 void tmprof_session_wake(struct tmprof_session *session);
+
+/* Call from any context but NMI; the worker must not be stopped meanwhile. */
+void tmprof_session_wake_worker(struct tmprof_session *session);
 
 /* True if the worker should do a source's work now: running, and its gate open. Call with step
  * held. */

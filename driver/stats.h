@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A session's totals: counting them, STATS, and debugfs. */
+/* Counts a session's totals. */
 #ifndef TMPROF_STATS_H
 #define TMPROF_STATS_H
 
@@ -24,16 +24,5 @@ void tmprof_count_duty(struct tmprof_session *session, enum tmprof_source source
 
 /* The totals now, without those that counters hold. */
 void tmprof_stats_snapshot(struct tmprof_session *session, struct tmprof_stats *stats);
-
-/* The ioctls. */
-int tmprof_stats_get(struct tmprof_session *session, struct tmprof_stats *request);
-void tmprof_lock_holds_get(struct tmprof_session *session, struct tmprof_lock_holds *request);
-
-/* debugfs files. tmprof/NUMBER/stats has lines of "name value". tmprof/NUMBER/lock_holds has a line
- * of "end_ns holds" for each bucket with holds; the end of the last bucket is "unknown". */
-void tmprof_debug_init(void);
-void tmprof_debug_exit(void);
-void tmprof_debug_add(struct tmprof_session *session);
-void tmprof_debug_remove(struct tmprof_session *session);
 
 #endif /* TMPROF_STATS_H */

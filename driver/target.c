@@ -6,6 +6,7 @@
 #include <linux/sched/task.h>
 #include <linux/slab.h>
 
+#include "driver/region_watch.h"
 #include "driver/session.h"
 #include "driver/target.h"
 
@@ -15,7 +16,7 @@ static void release_target(struct kref *ref)
 
 	if (target->known)
 		mmdrop(target->known);
-	tmprof_region_forget(target);
+	tmprof_region_forget(&target->watch);
 	put_pid(target->pid);
 	kfree(target);
 }

@@ -9,7 +9,7 @@
 #include <linux/types.h>
 
 #include "driver/core/counter_store.h"
-#include "driver/region_scan.h"
+#include "driver/region_watch.h"
 #include "driver/uapi/tmprof.h"
 
 /* Linux' default pid_max on 64 bits is 4 Mi; 4096 observed at a time are beyond any tree of

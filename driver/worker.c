@@ -52,7 +52,8 @@ static int work(void *argument)
 		u64 wake_ns;
 
 		WRITE_ONCE(session->woken, false);
-		smp_mb(); /* pairs with tmprof_worker_wake(): what was changed before is seen */
+		smp_mb(); /* pairs with tmprof_session_wake_worker(): what was changed before is
+			     seen */
 		wake_ns = step(session);
 		cond_resched();
 		if (wake_ns > ktime_get_ns())
@@ -78,10 +79,4 @@ void tmprof_worker_stop(struct tmprof_session *session)
 {
 	kthread_stop(session->worker);
 	session->worker = NULL;
-}
-
-void tmprof_worker_wake(struct tmprof_session *session)
-{
-	smp_store_mb(session->woken, true);
-	wake_up_process(session->worker);
 }

@@ -9,7 +9,5 @@ struct tmprof_session;
 int tmprof_worker_start(struct tmprof_session *session);
 /* Under control, or in release. Waits for the step under way. */
 void tmprof_worker_stop(struct tmprof_session *session);
-/* Call from any context but NMI; the worker must not be stopped meanwhile. */
-void tmprof_worker_wake(struct tmprof_session *session);
 
 #endif /* TMPROF_WORKER_H */
