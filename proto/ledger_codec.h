@@ -10,7 +10,7 @@
 #include "base/units.h"
 #include "proto/frame.h"
 #include "proto/ledger.pb.h"
-#include "proto/ledger_file.h"
+#include "proto/ledger_records.h"
 
 namespace tmprof {
 

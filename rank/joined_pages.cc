@@ -9,7 +9,7 @@
 #include <span>
 #include <utility>
 
-#include "rank/rank_model.h"
+#include "rank/scores.h"
 #include "rank/shared_spans.h"
 
 namespace tmprof {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "rank/mixing_weights.h"
-#include "rank/rate_model.h"
+#include "rank/rate_evidence.h"
 
 namespace tmprof {
 

@@ -7,8 +7,8 @@
 
 #include "rank/evidence.h"
 #include "rank/parted_evidence.h"
-#include "rank/rank_model.h"
-#include "rank/rate_model.h"
+#include "rank/rate_evidence.h"
+#include "rank/scores.h"
 
 namespace tmprof {
 

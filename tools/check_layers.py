@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Refuses an #include that the house plan does not allow (CONTRIBUTING.md, "Layers").
+"""Refuses an #include that the house plan does not allow (CONTRIBUTING.md, "Layers"), and circles of includes.
 
 Usage: tools/check_layers.py [ROOT]
-Exit status: 0 all edges allowed, 1 a forbidden edge, 2 a folder that has no row in the table.
+Exit status: 0 all edges allowed, 1 a forbidden edge or a circle, 2 a folder that has no row in the table.
 """
 
+import graphlib
 import pathlib
 import posixpath
 import re
@@ -86,8 +87,23 @@ def included_path(file_path: str, included: str) -> str:
     return posixpath.normpath(included)
 
 
+def part_of(path: str) -> str:
+    """A header and its source are one part, as is the header of what is inlined."""
+    return re.sub(r"(\.bpf)?\.[a-z]+$", "", path).removesuffix("_fast")
+
+
+def circle(parts: dict[str, set[str]]) -> list[str]:
+    """Parts that include one another in a circle, if there are any."""
+    try:
+        graphlib.TopologicalSorter(parts).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1][::-1]
+    return []
+
+
 def violations(root: pathlib.Path) -> list[str]:
     found = []
+    parts: dict[str, set[str]] = {}
     for file in sorted(root.rglob("*")):
         path = file.relative_to(root).as_posix()
         if file.suffix not in SOURCES or path.startswith(("build/", ".")):
@@ -101,12 +117,17 @@ def violations(root: pathlib.Path) -> list[str]:
             if not match:
                 continue
             included = included_path(path, match.group(1))
+            if part_of(included) != part_of(path):
+                parts.setdefault(part_of(path), set()).add(part_of(included))
             if included.endswith(".pb.h") and room not in PROTOBUF_HOMES:
                 found.append(f"{path}:{number}: {room} may not include generated '{included}'")
                 continue
             target = room_of(included)
             if target and target != room and target not in EDGES[room]:
                 found.append(f"{path}:{number}: {room} may not include '{included}' of {target}")
+    round_trip = circle(parts)
+    if round_trip:
+        found.append("a circle of includes: " + " -> ".join(round_trip))
     return found
 
 
@@ -117,7 +138,7 @@ def main() -> int:
         print(line, file=sys.stderr)
     if found:
         return 2 if any("no row" in line for line in found) else 1
-    print(f"layers: every include of {len(EDGES)} rooms is allowed")
+    print(f"layers: every include of {len(EDGES)} rooms is allowed, and none is in a circle")
     return 0
 
 

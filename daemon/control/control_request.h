@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 #include "base/text/text_table.h"
-#include "daemon/control/control_server.h"
+#include "base/trace_info.h"
 
 namespace tmprof {
 

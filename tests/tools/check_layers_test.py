@@ -56,6 +56,22 @@ class CheckLayers(unittest.TestCase):
             self.assert_allowed({f"{program}/a.cc": '#include "apps/command_line/help.h"\n'})
             self.assert_refused({f"{program}/a.cc": f'#include "{other}/b.h"\n'}, other)
 
+    def test_refuses_files_that_include_one_another_in_a_circle(self):
+        self.assert_refused({
+            "rank/a.h": "#pragma once\n",
+            "rank/a.cc": '#include "rank/b.h"\n',
+            "rank/b.h": '#include "rank/c.h"\n',
+            "rank/c.h": '#include "rank/a.h"\n',
+        }, "circle", "rank/a -> rank/b -> rank/c -> rank/a")
+
+    def test_takes_a_header_and_its_source_for_one_part(self):
+        self.assert_allowed({
+            "rank/a.h": "#pragma once\n",
+            "rank/a_fast.h": '#include "rank/a.h"\n',
+            "rank/a.cc": '#include "rank/a.h"\n#include "rank/a_fast.h"\n#include "rank/b.h"\n',
+            "rank/b.h": "#pragma once\n",
+        })
+
     def test_lets_base_include_nothing_of_ours(self):
         self.assert_refused({"base/a.h": '#include "proto/trace_file.h"\n'}, "base/a.h:1")
 
