@@ -146,3 +146,16 @@ function(tmprof_script_test name)
     set_property(TEST "${name}" PROPERTY PROCESSORS ${ARG_CPUS})
   endif()
 endfunction()
+
+# tmprof_one_change(FOLDER FILES…): runs FOLDER/apply.py, which adds a new thing to copies of the project's FILES. They lie
+# in FOLDER of the build.
+function(tmprof_one_change folder)
+  set(copies ${CMAKE_CURRENT_BINARY_DIR}/${folder})
+  list(TRANSFORM ARGN PREPEND ${copies}/ OUTPUT_VARIABLE edited)
+  list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE originals)
+  add_custom_command(
+    OUTPUT ${edited}
+    COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/apply.py ${PROJECT_SOURCE_DIR} ${copies}
+    DEPENDS ${folder}/apply.py ${PROJECT_SOURCE_DIR}/tests/one_change.py ${originals}
+    COMMENT "Adding ${folder} to copies of the sources")
+endfunction()

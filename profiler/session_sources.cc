@@ -107,6 +107,14 @@ class Opening {
     refusals_.push_back(error);
   }
 
+  // Adds the source to `sources`, or says why it cannot be had.
+  template <typename T>
+  void Take(Result<std::unique_ptr<T>> source, const SourceKind& kind,
+            std::vector<std::unique_ptr<Source>>& sources) {
+    if (!source) return Refuse(kind, source.error());
+    sources.push_back(*std::move(source));
+  }
+
   // The module where it is loaded; one scanner only, as each would clear the other's bits.
   void OpenAccessedBits(double overhead_share) {
     session_.abit = choice_.abit;
@@ -200,12 +208,7 @@ class Opening {
     kinds.push_back(kPebsSource);
     for (const SourceKind& kind : kinds) {
       if (kind.name == by_driver || (!Wants(kind) && (!any_ || !opened.empty()))) continue;
-      auto sampler = OpenHardware(kind);
-      if (sampler) {
-        opened.push_back(*std::move(sampler));
-      } else {
-        Refuse(kind, sampler.error());
-      }
+      Take(OpenHardware(kind), kind, opened);
     }
     return opened;
   }

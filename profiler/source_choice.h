@@ -48,7 +48,7 @@ Result<tmprof_region_params> RegionParams(const RegionBounds& bounds);
 inline constexpr double kLeastOverhead = 1e-6;
 
 struct SourceChoice {
-  std::vector<std::string> names{"auto"};  // "auto", and those of kSourceKinds
+  std::vector<std::string> names{"auto"};  // "auto", and those of SourceKinds()
   AbitChoice abit;
   RegionBounds regions;
   std::chrono::nanoseconds scan_interval{std::chrono::seconds(1)};  // for kPlain, at every page

@@ -3,8 +3,8 @@
 
 #pragma once
 
-#include <array>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "base/epoch_profile.h"
@@ -41,9 +41,7 @@ inline constexpr SourceKind kExactSource{"exact", "exact accesses under user-mod
 inline constexpr SourceKind kTiersimSource{"tiersim", "exact accesses in a virtual machine",
                                            SourceRole::kTruth, false};
 
-// All kinds, grouped by role, the best first.
-inline constexpr std::array kSourceKinds{kDriverSource, kAbitBpfSource,    kIbsSource,
-                                         kPebsSource,   kVirtualPmuSource, kClockSource,
-                                         kExactSource};
+// Returns all kinds, grouped by role, the best first.
+std::span<const SourceKind> SourceKinds();
 
 }  // namespace tmprof

@@ -302,7 +302,7 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& launched, i
               "program that this command started goes on, and the command waits for it.");
   AddDuration(*command, "--epoch", options->epoch, "Length of an epoch, which has one profile");
   std::vector<std::string> source_names{"auto"};
-  for (const SourceKind& kind : kSourceKinds) source_names.emplace_back(kind.name);
+  for (const SourceKind& kind : SourceKinds()) source_names.emplace_back(kind.name);
   command
       ->add_option("--source", options->sources.names,
                    "Sources to observe with\n"

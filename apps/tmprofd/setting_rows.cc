@@ -274,7 +274,7 @@ std::string FaultOfPath(const std::string& path) {
 
 std::string FaultOfSource(const std::string& name) {
   std::vector<std::string_view> online{"auto"};
-  for (const SourceKind& kind : kSourceKinds) {
+  for (const SourceKind& kind : SourceKinds()) {
     if (kind.name != kExactSource.name) online.push_back(kind.name);
   }
   if (std::ranges::find(online, name) != online.end()) return {};

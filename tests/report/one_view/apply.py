@@ -7,14 +7,12 @@ Usage: apply.py SOURCE_DIR OUTPUT_DIR
 A test is built with the copy. A view also takes its line in report/analysis/CMakeLists.txt if it has a source file, which is an edit, too.
 """
 
-import pathlib
 import sys
 
-MOST_EDITS = 3
-EDITS_OF_BUILD = 1
+sys.path.insert(0, sys.argv[1] + "/tests")
+import one_change  # noqa: E402
 
-# File, and pairs of a line and the new lines behind it.
-EDITS = [
+one_change.apply("a view", edits_of_build=1, edits=[
     ("report/view.cc", [
         ("#include \"report/analysis/coverage.h\"\n",
          "#include \"report/example_view.h\"\n"),
@@ -24,23 +22,4 @@ EDITS = [
          "         .reads = kExampleReads,\n"
          "         .render = RenderExample},\n"),
     ]),
-]
-
-
-def main() -> None:
-    source, output = map(pathlib.Path, sys.argv[1:])
-    edits = len(EDITS) + EDITS_OF_BUILD
-    if edits > MOST_EDITS:
-        sys.exit(f"apply.py: a view takes {edits} edits; at most {MOST_EDITS} are allowed")
-    for name, additions in EDITS:
-        text = (source / name).read_text()
-        for above, added in additions:
-            if text.count(above) != 1:
-                sys.exit(f"apply.py: {name} has {text.count(above)} times the line '{above.strip()}', behind which the example belongs")
-            text = text.replace(above, above + added)
-        copy = output / name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(text)
-
-
-main()
+])
