@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/host/capabilities.h"
 #include "base/host/node_list.h"
 #include "base/unique_fd.h"
 
@@ -272,9 +273,7 @@ Result<MemoryBinding> ReadMemoryBinding(Pid pid, const fs::path& proc_root) {
     const Result<std::string> numa_maps = ReadWhole(folder / "numa_maps", kAttempt);
     if (!numa_maps && numa_maps.error().system_error != ESRCH) {
       refusal = numa_maps.error();
-      if (refusal.system_error == EACCES) {
-        refusal.advice = "run as root or as the owner of the process";
-      }
+      if (refusal.system_error == EACCES) refusal.advice = OwnerAdvice("the owner of the process");
       break;
     }
     if (!numa_maps || numa_maps->empty()) continue;

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/host/capabilities.h"
 #include "profiler/helper_processes.h"
 
 namespace tmprof {
@@ -56,7 +57,7 @@ Status TargetTracker::CheckMappings(Pid pid) const {
   if (const auto mappings = procfs_.Mappings(pid); !mappings) {
     return Fail(Refused("read the memory map of PID", std::to_string(pid.value()),
                         mappings.error().system_error.value_or(ESRCH),
-                        "run as root or as the owner of the process"));
+                        OwnerAdvice("the owner of the process")));
   }
   return {};
 }

@@ -21,6 +21,9 @@ std::string NamesWhere(std::span<const Capability> capabilities, Wanted wanted) 
   return names;
 }
 
+constexpr std::string_view kWhoElseRefuses =
+    "a container's rules or a security module may forbid it";
+
 }  // namespace
 
 std::uint64_t EffectiveCapabilities() {
@@ -47,8 +50,13 @@ std::string CapabilityAdvice(std::span<const Capability> needed, std::uint64_t e
   }
   advice = "run as root or with " + advice;
   const std::string missing = MissingCapabilities(needed, effective);
-  if (!missing.empty()) advice += fmt::format(" (missing here: {})", missing);
-  return advice;
+  return advice + (missing.empty() ? fmt::format(" (held here: {})", kWhoElseRefuses)
+                                   : fmt::format(" (missing here: {})", missing));
+}
+
+std::string OwnerAdvice(std::string_view owner, bool is_root) {
+  if (is_root) return fmt::format("even root is refused here: {}", kWhoElseRefuses);
+  return fmt::format("run as root or as {}", owner);
 }
 
 }  // namespace tmprof

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <linux/capability.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdint>
@@ -40,8 +41,12 @@ std::uint64_t EffectiveCapabilities();
 std::string MissingCapabilities(std::span<const Capability> needed, std::uint64_t effective);
 
 // "run as root or with CAP_PERFMON, and CAP_SYS_PTRACE for other users' processes (missing here:
-// CAP_PERFMON)".
+// CAP_PERFMON)". If none is missing, it says who may refuse nonetheless.
 std::string CapabilityAdvice(std::span<const Capability> needed,
                              std::uint64_t effective = EffectiveCapabilities());
+
+// "run as root or as the owner of the process", for that `owner`. Root itself is referred to what
+// may refuse it.
+std::string OwnerAdvice(std::string_view owner, bool is_root = ::geteuid() == 0);
 
 }  // namespace tmprof

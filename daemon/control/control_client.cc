@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/host/capabilities.h"
 #include "base/text/human_units.h"
 #include "daemon/control/control_address.h"
 
@@ -30,7 +31,7 @@ Error Unreachable(const std::string& path, int error) {
       break;
     case EACCES:
     case EPERM:
-      advice = "run as root or as the user whom tmprofd runs as";
+      advice = OwnerAdvice("the user whom tmprofd runs as");
       break;
     default:
       break;

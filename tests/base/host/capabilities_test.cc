@@ -27,12 +27,21 @@ TEST(Capabilities, AdviceTellsWhatIsNeededAndWhatOfItIsMissing) {
             "run as root or with CAP_BPF, CAP_PERFMON, CAP_SYS_NICE, and CAP_SYS_PTRACE for other "
             "users' processes (missing here: CAP_SYS_NICE)");
   EXPECT_EQ(CapabilityAdvice(kAddressSampleCapabilities, ~std::uint64_t{0}),
-            "run as root or with CAP_PERFMON, and CAP_SYS_PTRACE for other users' processes");
+            "run as root or with CAP_PERFMON, and CAP_SYS_PTRACE for other users' processes (held "
+            "here: a container's rules or a security module may forbid it)");
 }
 
 TEST(Capabilities, AdviceIsASentenceWhereOnlyOtherUsersProcessesNeedAny) {
   EXPECT_EQ(CapabilityAdvice(kWholeClearCapabilities, ~std::uint64_t{0}),
-            "run as root or with CAP_DAC_OVERRIDE for other users' processes");
+            "run as root or with CAP_DAC_OVERRIDE for other users' processes (held here: a "
+            "container's rules or a security module may forbid it)");
+}
+
+TEST(Capabilities, RootIsNotAdvisedToBecomeRoot) {
+  EXPECT_EQ(OwnerAdvice("the owner of the process", /*is_root=*/false),
+            "run as root or as the owner of the process");
+  EXPECT_EQ(OwnerAdvice("the owner of the process", /*is_root=*/true),
+            "even root is refused here: a container's rules or a security module may forbid it");
 }
 
 TEST(Capabilities, InEffectAreThoseThatTheKernelListsForThisThread) {
