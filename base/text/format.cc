@@ -118,7 +118,15 @@ std::string HumanSize(PageCount pages) {
 
 std::string Percent(double share) { return fmt::format("{:.3g} %", share * 100); }
 
-std::string Significant(double value) { return fmt::format("{:.4g}", value); }
+std::string Significant(double value) {
+  constexpr double kMostUngrouped = 9'999.5;  // rounds to five digits
+  constexpr double kMostGrouped = 1e9;
+  const double size = std::abs(value);
+  if (!(size >= kMostUngrouped && size < kMostGrouped)) return fmt::format("{:.4g}", value);
+  const double unit = std::pow(10, std::floor(std::log10(size)) - 3);
+  const auto rounded = static_cast<std::uint64_t>(std::round(size / unit) * unit);
+  return (value < 0 ? "-" : "") + Grouped(rounded);
+}
 
 ColumnScale::ColumnScale(std::span<const double> values) {
   static constexpr std::array<std::string_view, 5> kPrefixes = {"", "thousand ", "million ",

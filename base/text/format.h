@@ -53,7 +53,7 @@ Json OrNull(const std::optional<PageCount>& pages);
 std::string Address(Vpn vpn);            // "0x7f0012345000"
 std::string HumanSize(PageCount pages);  // "4 KiB", "1.5 GiB"
 std::string Percent(double share);       // 0.123 -> "12.3 %"
-std::string Significant(double value);   // four significant digits: "0.1235", "1.234e+06"
+std::string Significant(double value);   // four significant digits: "0.1235", "1 234 000"
 // Spells the numbers of a column on one scale and to the same decimal: "32.510", "0.012".
 class ColumnScale {
  public:

@@ -154,9 +154,9 @@ std::string CoverageText(const Coverage& coverage, TextWidth width) {
   TextTable table({{"pid"},
                    {"target", kLeft, kKey},
                    {"pages by references only"},
-                   {"by samples only"},
-                   {"by both"},
-                   {"by either", kRight, kKey}});
+                   {"samples only"},
+                   {"both"},
+                   {"either", kRight, kKey}});
   const auto add = [&](std::string pid, std::string name, const PagesSeen& seen) {
     table.AddRow({std::move(pid), std::move(name), OrUnknown(seen.references_only, kGrouped),
                   OrUnknown(seen.samples_only, kGrouped), OrUnknown(seen.both, kGrouped),

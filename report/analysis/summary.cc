@@ -3,6 +3,8 @@
 #include "report/analysis/summary.h"
 
 #include <array>
+#include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -10,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/duration_text.h"
 #include "base/text/format.h"
 
 namespace tmprof {
@@ -89,12 +92,14 @@ std::string TargetsText(const Coverage& coverage, TextWidth width) {
   return table.Text(width);
 }
 
+std::string Price(double ns) { return FormatDuration(std::chrono::nanoseconds(std::llround(ns))); }
+
 // Empty if no page was cleared by itself.
 std::string PricePerPoint(const Calibration& calibration) {
   const bool measured = calibration.ns_per_point.has_value();
   const auto price = measured ? calibration.ns_per_point : calibration.assumed_ns_per_point;
   if (!price) return "";
-  return fmt::format(", {} ns a page of a region cleared by itself ({})", Significant(*price),
+  return fmt::format(", {} a page of a region that is cleared by itself ({})", Price(*price),
                      measured ? "measured" : "assumed");
 }
 
@@ -251,13 +256,12 @@ std::string SummaryText(const Summary& summary, TextWidth width) {
   text += TitledLine("cost", fmt::format("{} cleared; own CPU {:.3f} s ({} of one CPU)",
                                          ClearsText(summary), Seconds(totals.profiler_cpu_time),
                                          OrUnknown(ShareOfDuration(totals), Percent)));
-  const auto nanoseconds = [](double value) { return Significant(value) + " ns"; };
   text +=
-      TitledLine("to the target",
+      TitledLine("target pays",
                  fmt::format("{} a bit that is set again, {} a 2 MiB block read, {} a clock sample",
-                             OrUnknown(info.calibration.ns_per_set, nanoseconds),
-                             OrUnknown(info.calibration.ns_per_look, nanoseconds),
-                             OrUnknown(info.calibration.ns_per_sample, nanoseconds)) +
+                             OrUnknown(info.calibration.ns_per_set, Price),
+                             OrUnknown(info.calibration.ns_per_look, Price),
+                             OrUnknown(info.calibration.ns_per_sample, Price)) +
                      PricePerPoint(info.calibration));
   for (const std::string& warning : info.warnings)
     text += TitledLine("warning", Printable(warning));

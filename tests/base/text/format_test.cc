@@ -48,6 +48,12 @@ TEST(NumbersTest, AreSpelledForPeople) {
   EXPECT_EQ(Grouped(999), "999");
   EXPECT_EQ(Grouped(1234567), "1 234 567");
   EXPECT_EQ(Percent(0.125), "12.5 %");
+  EXPECT_EQ(Significant(0.12345), "0.1235");
+  EXPECT_EQ(Significant(9999.4), "9999");
+  EXPECT_EQ(Significant(9999.6), "10 000");
+  EXPECT_EQ(Significant(-49'254), "-49 250");
+  EXPECT_EQ(Significant(1'234'567), "1 235 000");
+  EXPECT_EQ(Significant(2.5e9), "2.5e+09");
   EXPECT_EQ(Address(Vpn(0x7f0012345)), "0x7f0012345000");
 }
 

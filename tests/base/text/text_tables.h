@@ -43,10 +43,9 @@ inline std::vector<TextCell> CellsOf(const std::string& line) {
 // Numbers that count what the title itself names, are of the unit of the column before them, or
 // have no unit.
 inline constexpr std::array<std::string_view, 18> kPlainCounts = {
-    "at least", "at most",      "rank",       "pid",          "epoch",
-    "lost",     "observations", "objects",    "live objects", "by samples only",
-    "by both",  "by either",    "promotions", "demotions",    "failed",
-    "phases",   "rho",          "tau-b"};
+    "at least",     "at most",   "rank",         "pid",          "epoch", "lost",
+    "observations", "objects",   "live objects", "samples only", "both",  "either",
+    "promotions",   "demotions", "failed",       "phases",       "rho",   "tau-b"};
 
 inline bool NamesAUnit(std::string title) {
   // The interval's share is no unit of its ends.

@@ -74,10 +74,10 @@ TEST(CoverageTest, APageThatTwoTargetsMapCountsForEachAndOnceInAll) {
 TEST(CoverageTest, IsASmallTableInText) {
   EXPECT_EQ(CoverageText(*MakeCoverage(TwoTargets())),
             "pages detected (distinct 4 KiB pages over the trace)\n"
-            "pid  target       pages by references only  by samples only  by both  by either\n"
-            " 10  first                             513                0        1        514\n"
-            " 11  second                              0                1        0          1\n"
-            "     all targets                       513                1        1        515\n");
+            "pid  target       pages by references only  samples only  both  either\n"
+            " 10  first                             513             0     1     514\n"
+            " 11  second                              0             1     0       1\n"
+            "     all targets                       513             1     1     515\n");
 }
 
 TEST(CoverageTest, IsOneLinePerTargetInCsv) {

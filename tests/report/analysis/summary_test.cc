@@ -91,7 +91,7 @@ TEST(SummaryTest, TellsWhatAPageClearedByItselfCosts) {
   EXPECT_EQ(SummaryText(*MakeSummary(trace)).find("cleared by itself"), std::string::npos);
   trace.info.calibration.assumed_ns_per_point = 12'000;
   EXPECT_NE(SummaryText(*MakeSummary(trace))
-                .find("sample, 1.2e+04 ns a page of a region cleared by itself (assumed)\n"),
+                .find("sample, 12us a page of a region that is cleared by itself (assumed)\n"),
             std::string::npos);
   auto json = nlohmann::json::parse(SummaryJson(*MakeSummary(trace)));
   EXPECT_TRUE(json["overhead"]["calibrated_ns_per_point"].is_null());
@@ -100,7 +100,7 @@ TEST(SummaryTest, TellsWhatAPageClearedByItselfCosts) {
   trace.info.calibration.assumed_ns_per_point.reset();
   trace.info.calibration.ns_per_point = 3400;
   EXPECT_NE(SummaryText(*MakeSummary(trace))
-                .find("sample, 3400 ns a page of a region cleared by itself (measured)\n"),
+                .find("sample, 3.4us a page of a region that is cleared by itself (measured)\n"),
             std::string::npos);
   json = nlohmann::json::parse(SummaryJson(*MakeSummary(trace)));
   EXPECT_EQ(json["overhead"]["calibrated_ns_per_point"], 3400);
@@ -120,7 +120,7 @@ TEST(SummaryTest, ReadsLikeAPage) {
       "pages seen    by references 1, by samples 3, by both 0\n"
       "looked at     1 page\n"
       "cost          150 accessed bits cleared; own CPU 0.015 s (0.375 % of one CPU)\n"
-      "to the target 170.5 ns a bit that is set again, 0 ns a 2 MiB block read, unknown a clock "
+      "target pays   171ns a bit that is set again, 0ns a 2 MiB block read, unknown a clock "
       "sample\n"
       "warning       another scanner clears bits\n"
       "note          clock: of 34 samples, 11.8 % have no address, 29.4 % fell in the kernel\n"
