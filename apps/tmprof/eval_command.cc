@@ -120,9 +120,9 @@ struct NamedHitRate {
   std::optional<HitRate> HitRates::* rate;
 };
 constexpr NamedHitRate kNamedHitRates[] = {
-    {"oracle_curve", "oracle (curve)", &HitRates::oracle},
-    {"attainable", "attainable", &HitRates::attainable},
-    {"history_judged_apart", "history", &HitRates::history},
+    {"oracle_curve", "best placement", &HitRates::oracle},
+    {"attainable", "this ranking", &HitRates::attainable},
+    {"history_judged_apart", "an epoch later", &HitRates::history},
 };
 
 // The true hit rates, as every format names them.
@@ -132,9 +132,9 @@ struct NamedTruth {
   std::optional<double> (*of)(const TrueHitRates&);
 };
 constexpr NamedTruth kNamedTruths[] = {
-    {"best", "truth: best", [](const TrueHitRates& rates) { return rates.best; }},
+    {"best", "truth: best placement", [](const TrueHitRates& rates) { return rates.best; }},
     {"ranked", "truth: this ranking", [](const TrueHitRates& rates) { return rates.ranked; }},
-    {"history", "truth: history", [](const TrueHitRates& rates) { return rates.history; }},
+    {"history", "truth: an epoch later", [](const TrueHitRates& rates) { return rates.history; }},
 };
 
 // Tells how often the programs of a trace reach memory, and by what evidence.

@@ -146,6 +146,13 @@ std::optional<HitRate> HitRates::* CapacityCurve::rate_of_capacity() const {
 }
 
 std::optional<CapacityCurve::Capacity> CapacityCurve::CapacityFor(double hit_rate) const {
+  const std::optional<Capacity> between = CapacityBetweenTold(hit_rate);
+  const std::optional<PageCount> sure = SureCapacityFor(hit_rate);
+  if (!sure || (between && between->pages <= *sure)) return between;
+  return Capacity{.pages = *sure, .is_bound = true};
+}
+
+std::optional<CapacityCurve::Capacity> CapacityCurve::CapacityBetweenTold(double hit_rate) const {
   const std::optional<HitRate> HitRates::* rate = rate_of_capacity();
   const auto told = [rate](const Point& point) {
     return point.rates.*rate && (point.rates.*rate)->is_told();
@@ -166,6 +173,15 @@ std::optional<CapacityCurve::Capacity> CapacityCurve::CapacityFor(double hit_rat
     const auto more = static_cast<double>((here.capacity - before.capacity).value());
     const auto pages = static_cast<std::uint64_t>(std::ceil(part * more - kRounding));
     return Capacity{.pages = before.capacity + PageCount(pages)};
+  }
+  return std::nullopt;
+}
+
+std::optional<PageCount> CapacityCurve::SureCapacityFor(double hit_rate) const {
+  if (is_exact) return std::nullopt;
+  for (const Point& point : points) {
+    const std::optional<HitRate>& rate = point.rates.*rate_of_capacity();
+    if (rate && rate->low >= hit_rate && point.rates.capacity < size()) return point.rates.capacity;
   }
   return std::nullopt;
 }
@@ -257,12 +273,20 @@ std::string PointsText(const CapacityCurve& curve, TextWidth width) {
   if (curve.Knows(&HitRates::attainable))
     text += "this ranking: the pages that this trace ranks best at its end\n";
   if (curve.Knows(&HitRates::history))
-    text += "history: the pages ranked best before each epoch, judged by that epoch\n";
+    text += "an epoch later: the pages ranked best before each epoch, judged by that epoch\n";
   return text;
 }
 
-// "This ranking needs 3 MiB of fast memory to serve 50 % of the accesses, 5 MiB to serve 80 % and
-// 9 MiB to serve 90 %."
+// " (to be sure: 12 MiB)". Empty for an exact curve, and if this is the capacity itself.
+std::string SureText(const CapacityCurve& curve, double wanted, PageCount capacity) {
+  if (curve.is_exact) return "";
+  const std::optional<PageCount> sure = curve.SureCapacityFor(wanted);
+  if (sure == capacity) return "";
+  return fmt::format(" (to be sure: {})", sure ? HumanSize(*sure) : "the whole");
+}
+
+// "This ranking needs 3 MiB of fast memory to serve 50 % of the accesses (to be sure: 5 MiB), 6 MiB
+// or less to serve 80 % (to be sure: 8 MiB) and 9 MiB to serve 90 % (to be sure: the whole)."
 std::string NeedsText(const CapacityCurve& curve) {
   struct Need {
     double wanted;
@@ -287,12 +311,16 @@ std::string NeedsText(const CapacityCurve& curve) {
   for (std::size_t i = 0; i < needs.size(); ++i) {
     const auto& [wanted, capacity] = needs[i];
     if (i > 0) text += i + 1 < needs.size() ? ", " : " and ";
-    text += fmt::format("{}{}{} to serve {}{}", capacity.is_bound ? "at most " : "",
-                        HumanSize(capacity.pages), i == 0 ? " of fast memory" : "", Percent(wanted),
-                        i == 0 ? fmt::format(" of the {}", AccessesOf(*curve.options.by)) : "");
+    text += fmt::format("{}{}{} to serve {}{}{}", HumanSize(capacity.pages),
+                        capacity.is_bound ? " or less" : "", i == 0 ? " of fast memory" : "",
+                        Percent(wanted),
+                        i == 0 ? fmt::format(" of the {}", AccessesOf(*curve.options.by)) : "",
+                        SureText(curve, wanted, capacity.pages));
   }
   const bool by_best = curve.rate_of_capacity() == &HitRates::oracle;
-  return fmt::format("{} needs {}.\n", by_best ? "The best placement" : "This ranking", text);
+  text = fmt::format("{} needs {}.\n", by_best ? "The best placement" : "This ranking", text);
+  if (curve.is_exact) return text;
+  return text + "to be sure: the lower end of the 90 % interval serves as much\n";
 }
 
 std::string NoteOfTheRest(const CapacityCurve& curve) {
@@ -348,12 +376,15 @@ Json AsJson(const CapacityCurve& curve) {
   Json needs = Json::array();
   for (const double wanted : CapacityCurve::kWanted) {
     const std::optional<CapacityCurve::Capacity> enough = curve.CapacityFor(wanted);
+    const std::optional<PageCount> sure = curve.SureCapacityFor(wanted);
     needs.push_back(
         {{"hit_rate", wanted},
          {"capacity_pages", OrNull(enough ? std::optional(enough->pages.value()) : std::nullopt)},
          {"capacity_bytes",
           OrNull(enough ? std::optional(CapacityBytes(enough->pages)) : std::nullopt)},
-         {"less_may_do", OrNull(enough ? std::optional(enough->is_bound) : std::nullopt)}});
+         {"less_may_do", OrNull(enough ? std::optional(enough->is_bound) : std::nullopt)},
+         {"sure_capacity_bytes",
+          OrNull(sure ? std::optional(CapacityBytes(*sure)) : std::nullopt)}});
   }
   return WithEnd(
       {{"view", "curve"},

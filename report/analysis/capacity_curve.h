@@ -70,9 +70,15 @@ struct CapacityCurve {
   bool IsAllTold(std::optional<HitRate> HitRates::* rate) const;
   // The hit rate that CapacityFor() goes by: this ranking's, if it is known.
   std::optional<HitRate> HitRates::* rate_of_capacity() const;
-  // Returns the smallest capacity with this hit rate, from a line between points that are known.
-  // nullopt: only the whole is known to have it.
+  // Returns the smallest capacity that is known to have this hit rate: from a line between known
+  // points, or that of SureCapacityFor(). nullopt: only the whole is known to have it.
   std::optional<Capacity> CapacityFor(double hit_rate) const;
+  // Returns the smallest capacity of a point whose interval lies at this hit rate or above.
+  // nullopt: none but the whole is known to be enough, or the curve is exact.
+  std::optional<PageCount> SureCapacityFor(double hit_rate) const;
+
+ private:
+  std::optional<Capacity> CapacityBetweenTold(double hit_rate) const;
 };
 
 // The hit rates of a point, as every format names them.
@@ -84,7 +90,7 @@ struct CapacitySeries {
 inline constexpr CapacitySeries kCapacitySeries[] = {
     {"best", "best placement", &HitRates::oracle},
     {"ranked", "this ranking", &HitRates::attainable},
-    {"history", "history", &HitRates::history},
+    {"history", "an epoch later", &HitRates::history},
 };
 
 // A page that several processes map counts once. Refuses to estimate accesses from samples alone,

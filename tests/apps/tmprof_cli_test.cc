@@ -867,7 +867,7 @@ TEST(Eval, TellsThreeHitRatesWithTheirIntervalsForEachRatio) {
   for (const Json& row : all["results"]) EXPECT_EQ(row["judge"], "combined");
   EXPECT_THAT(show("csv"), HasSubstr(",half_life,capacity_bytes,oracle_curve,oracle_curve_low,"
                                      "oracle_curve_high,attainable,"));
-  EXPECT_THAT(show("text"), HasSubstr("oracle (curve)"));
+  EXPECT_THAT(show("text"), HasSubstr("best placement"));
 }
 
 TEST(Eval, GoesByTheBestEvidenceOfTheTraceUnlessToldOtherwise) {

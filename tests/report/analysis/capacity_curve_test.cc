@@ -420,8 +420,24 @@ TEST(CapacityCurveTest, BoundsACapacityBehindAPointThatIsNotTold) {
   EXPECT_THAT(
       text, AllOf(HasSubstr("? % [0.0, 100.0]"), HasSubstr("\n?: too little was seen to tell\n")));
   // One bound for 50 % and 80 % is said once.
-  EXPECT_THAT(text, HasSubstr("This ranking needs at most 120 KiB of fast memory to serve 80 % of "
-                              "the accesses to memory and 280 KiB to serve 90 %.\n"));
+  EXPECT_THAT(text, HasSubstr("This ranking needs 120 KiB or less of fast memory to serve 80 % of "
+                              "the accesses to memory (to be sure: "));
+  EXPECT_THAT(text, HasSubstr(" and 280 KiB to serve 90 % (to be sure: "));
+}
+
+TEST(CapacityCurveTest, IsSureOfACapacityWhoseIntervalLiesAtTheHitRateOrAbove) {
+  const CapacityCurve curve = MadeOf(
+      {{0.1, {0.6, 0.4, 0.8}}, {0.2, {0.7, 0.5, 0.9}}, {0.3, {0.9, 0.7, 1}}, {1, {1, 1, 1}}});
+  EXPECT_EQ(curve.SureCapacityFor(0.5), PageCount(20));
+  EXPECT_EQ(curve.SureCapacityFor(0.6), PageCount(30));
+  EXPECT_EQ(curve.SureCapacityFor(0.8), std::nullopt) << "only the whole is surely enough";
+  const std::string text = CapacityCurveText(curve);
+  EXPECT_THAT(text, HasSubstr("\nThis ranking needs 80 KiB or less of fast memory to serve 50 % of "
+                              "the accesses to memory.\n"))
+      << "the whole serves 80 % and 90 %, which says nothing";
+  const auto json = nlohmann::json::parse(CapacityCurveJson(curve));
+  EXPECT_EQ(json["needs"][0]["sure_capacity_bytes"], 80 * 1024);
+  EXPECT_TRUE(json["needs"][2]["sure_capacity_bytes"].is_null());
 }
 
 TEST(CapacityCurveTest, LeavesValuesThatAreNotToldOutOfCsv) {
