@@ -25,6 +25,7 @@
 #include "profiler/sources/abit/linux_abit_kernel.h"
 #include "profiler/sources/abit/memcg_ageing.h"
 #include "profiler/sources/abit/node_map.h"
+#include "profiler/sources/abit/other_clearers.h"
 #include "profiler/sources/abit/other_scanners.h"
 #include "profiler/sources/abit/punctual_thread.h"
 #include "profiler/sources/abit/region_engine.h"
@@ -159,7 +160,8 @@ class AbitScanner::Worker {
   // The members below are for the recorder's thread only.
   void LookForOthers() {
     others.clear();
-    if (auto other = OtherAccessedBitClearer()) others.push_back(*std::move(other));
+    if (auto other = OtherAccessedBitClearer(); other && !other->is_harmless)
+      others.push_back(std::move(other->text));
     if (auto other = OtherScannerOf(targets, Pid(::getpid()))) others.push_back(*std::move(other));
   }
 
@@ -340,7 +342,8 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKerne
     };
     scanner->Follow(std::make_unique<Recalibration>(*cost, again));
   }
-  if (auto other = OtherAccessedBitClearer()) scanner->warnings_.push_back(std::move(*other));
+  if (auto other = OtherAccessedBitClearer(); other && !other->is_harmless)
+    scanner->warnings_.push_back(std::move(other->text));
   return scanner;
 }
 
@@ -487,8 +490,14 @@ Probe ProbeAbit() {
   probe.detail += "; ageing by the multi-generational LRU is ";
   probe.detail += ageing ? "available" : "not available: " + ageing.error().Message();
   if (const auto other = OtherAccessedBitClearer()) {
-    probe.detail += fmt::format("; {}", *other);
-    probe.fix = "stop the other one, or take references as a lower bound";
+    probe.detail += fmt::format("; {}", other->text);
+    if (other->is_harmless) {
+      probe.detail += ", which is harmless";
+    } else {
+      probe.fix =
+          other->how_to_stop.empty() ? "stop it" : fmt::format("stop it ({})", other->how_to_stop);
+      probe.fix += ", or take references as a lower bound";
+    }
   }
   const std::string missing =
       MissingCapabilities(kAccessedBitCapabilities, EffectiveCapabilities());

@@ -2,7 +2,6 @@
 
 #include "profiler/sources/abit/linux_abit_kernel.h"
 
-#include <dirent.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -360,25 +359,6 @@ class LinuxKernel final : public HostKernel {
 };
 
 }  // namespace
-
-std::optional<std::string> OtherAccessedBitClearer() {
-  if (const auto enabled = FirstLine("/sys/kernel/mm/lru_gen/enabled")) {
-    if (*enabled != "0x0000" && !enabled->empty())
-      return "multi-generational LRU is enabled and clears accessed bits during reclaim";
-  }
-  std::optional<std::string> found;
-  if (DIR* processes = ::opendir("/proc")) {
-    while (const dirent* entry = ::readdir(processes)) {
-      if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
-      const auto name = FirstLine(fmt::format("/proc/{}/comm", entry->d_name));
-      if (!name || !name->starts_with("kdamond")) continue;
-      found = fmt::format("DAMON is running ({}) and clears accessed bits", *name);
-      break;
-    }
-    ::closedir(processes);
-  }
-  return found;
-}
 
 Status TryClearing() {
   const auto refused = [](std::string attempt, int error) {

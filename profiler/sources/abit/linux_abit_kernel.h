@@ -24,7 +24,4 @@ std::unique_ptr<AbitKernel> MakeLinuxAbitKernel(std::unique_ptr<PageTableReader>
 // Linux 6.18).
 Status TryClearing();
 
-// Set: something else in this kernel clears accessed bits too, and what.
-std::optional<std::string> OtherAccessedBitClearer();
-
 }  // namespace tmprof::abit

@@ -39,6 +39,7 @@
 #include "profiler/sources/abit/abit_scanner.h"
 #include "profiler/sources/abit/calibration.h"
 #include "profiler/sources/abit/linux_abit_kernel.h"
+#include "profiler/sources/abit/other_clearers.h"
 #include "profiler/sources/abit/other_scanners.h"
 #include "profiler/sources/abit/scan_engine.h"
 #include "profiler/sources/abit/switch_clock.h"
