@@ -17,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include "base/host/cpu_identity.h"
 #include "base/host/own_cpus.h"
 #include "base/parse_integer.h"
 #include "base/unique_fd.h"
@@ -104,14 +105,6 @@ std::string FirstLineOf(const char* path) {
   return std::getline(file, line) && !line.empty() ? line : "none";
 }
 
-std::string CpuKind() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 1);
-  }
-  return " unknown";
-}
-
 }  // namespace
 
 std::string ThisMachine() {
@@ -124,9 +117,11 @@ std::string ThisMachine() {
   std::string cpus;
   for (const CpuId cpu : CpusAtStart())
     cpus += fmt::format("{}{}", cpus.empty() ? "" : ",", cpu.value());
-  return fmt::format("boot {} kernel {} driver {} CPUs {} of{} program {}.{:09} {} bytes", boot,
-                     system.release, FirstLineOf("/sys/module/tmprof/srcversion"), cpus, CpuKind(),
-                     program.st_mtim.tv_sec, program.st_mtim.tv_nsec, program.st_size);
+  const std::string kind = ReadCpuIdentity().model;
+  return fmt::format("boot {} kernel {} driver {} CPUs {} of {} program {}.{:09} {} bytes", boot,
+                     system.release, FirstLineOf("/sys/module/tmprof/srcversion"), cpus,
+                     kind.empty() ? "unknown" : kind, program.st_mtim.tv_sec,
+                     program.st_mtim.tv_nsec, program.st_size);
 }
 
 KeptFigures::KeptFigures(std::filesystem::path directory, std::string machine, Use use)

@@ -39,6 +39,7 @@ struct Probe {
   std::optional<int> system_error;  // errno, where the kernel gave one
   std::string detail;               // the attempt and the kernel's answer
   std::string fix;                  // a way to make it usable or better; may be empty
+  std::string impossible;           // why nothing on this machine makes it usable; empty: unknown
 };
 
 constexpr ProbeJob JobOf(SourceRole role) {
@@ -60,7 +61,8 @@ inline Probe Usable(const SourceKind& kind, std::string detail) {
           .label = std::string(kind.label),
           .system_error = std::nullopt,
           .detail = std::move(detail),
-          .fix = {}};
+          .fix = {},
+          .impossible = {}};
 }
 
 inline Probe Unusable(const SourceKind& kind, const Error& refusal) {
@@ -70,7 +72,8 @@ inline Probe Unusable(const SourceKind& kind, const Error& refusal) {
           .label = std::string(kind.label),
           .system_error = refusal.system_error,
           .detail = refusal.Fact(),
-          .fix = refusal.advice};
+          .fix = refusal.advice,
+          .impossible = {}};
 }
 
 }  // namespace tmprof

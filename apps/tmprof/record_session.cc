@@ -13,7 +13,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -26,6 +25,7 @@
 #include "apps/command_line/freed_memory.h"
 #include "apps/command_line/messages.h"
 #include "apps/tmprof/trace_output.h"
+#include "base/host/cpu_identity.h"
 #include "base/host/node_topology.h"
 #include "base/host/own_cpus.h"
 #include "base/host/procfs.h"
@@ -114,15 +114,6 @@ class Signals {
   SignalQueue queue_;
   std::optional<StopRequest> stop_request_;
 };
-
-std::string CpuModel() {
-  constexpr std::string_view kField = "model name\t: ";
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  for (std::string line; std::getline(cpuinfo, line);) {
-    if (line.starts_with(kField)) return line.substr(kField.size());
-  }
-  return {};
-}
 
 // Returns "accessed bits 26m before, clock samples now"; empty: all was measured at this start.
 std::string CalibratedText(std::span<const SessionSources::FiguresAge> figures) {
@@ -238,7 +229,7 @@ TraceInfo DescribeSession(const RecordOptions& options, std::vector<Setting> set
   uname(&system);
   TraceInfo info{.tool_version = std::string("tmprof ") + kVersion,
                  .kernel_release = system.release,
-                 .cpu_model = CpuModel(),
+                 .cpu_model = ReadCpuIdentity().model,
                  .cpus = std::thread::hardware_concurrency(),
                  .wall_start = std::chrono::time_point_cast<std::chrono::system_clock::duration>(
                      std::chrono::system_clock::now()),

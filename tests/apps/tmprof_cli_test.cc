@@ -1640,6 +1640,29 @@ TEST(Doctor, TellsOfEveryJob) {
   }
 }
 
+TEST(Doctor, BeginsWithTheVerdict) {
+  const Outcome json_outcome = Tmprof({"doctor", "--format", "json"});
+  const Json verdict = Json::parse(json_outcome.out)["verdict"];
+  const Outcome text = Tmprof({"doctor"});
+  EXPECT_THAT(text.out, StartsWith(verdict["text"].get<std::string>().substr(0, 30)));
+  EXPECT_EQ(verdict["fine"], verdict["text"].get<std::string>().starts_with("You are fine"));
+  EXPECT_EQ(verdict["sources"].empty(),
+            verdict["text"].get<std::string>().starts_with("Nothing can be recorded here: "));
+}
+
+TEST(Doctor, ShowsOnRequestWhatIsImpossibleHere) {
+  const Json sources = Json::parse(Tmprof({"doctor", "--format", "json"}).out)["sources"];
+  const std::string some = Tmprof({"doctor"}).out;
+  const std::string all = Tmprof({"doctor", "--all"}).out;
+  EXPECT_THAT(all, Not(HasSubstr("not possible on this machine")));
+  for (const Json& source : sources) {
+    const std::string row = "\n  " + source["name"].get<std::string>() + " ";
+    EXPECT_THAT(all, HasSubstr(row));
+    if (source["impossible"].is_null()) continue;
+    EXPECT_THAT(some, HasSubstr(source["impossible"].get<std::string>().substr(0, 10)));
+  }
+}
+
 TEST(Doctor, TellsAnOrdinaryUserWhichCapabilityIsMissing) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become an ordinary user";
   const Outcome outcome = RunAsNobody({TmprofPath(), "doctor"});

@@ -51,6 +51,7 @@ void ExplainAbsence(const Places& places, Probe& probe) {
   const std::string lockdown = Lockdown(places);
   if (!Exists(places.root / "proc/modules")) {
     probe.detail = "this kernel was built without loadable modules";
+    probe.impossible = "a kernel without loadable modules";
   } else if (FirstLine(places.root / "proc/sys/kernel/modules_disabled") == "1") {
     probe.detail = "no module may be loaded until the next boot (kernel.modules_disabled)";
     probe.fix = "load it before that is set: list tmprof in /etc/modules-load.d";
