@@ -177,4 +177,11 @@ Result<std::unique_ptr<PolicyReader>> OpenPolicyIterator() {
   return std::unique_ptr<PolicyReader>(std::move(reader));
 }
 
+OpenedPolicyReader OpenPolicyReader() {
+  auto iterator = OpenPolicyIterator();
+  if (iterator) return {.reader = *std::move(iterator), .why_slower = {}};
+  return {.reader = std::make_unique<NumaMapsReader>(),
+          .why_slower = iterator.error().Message() + "; /proc/PID/numa_maps is read instead"};
+}
+
 }  // namespace tmprof

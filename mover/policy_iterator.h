@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "mover/policy_reader.h"
 
@@ -14,5 +15,13 @@ namespace tmprof {
 // numa_maps: policies with long node lists, and shared memory with policies by range, whose pages
 // stay.
 Result<std::unique_ptr<PolicyReader>> OpenPolicyIterator();
+
+struct OpenedPolicyReader {
+  std::unique_ptr<PolicyReader> reader;  // never null
+  std::string why_slower;                // why it is not the iterator, for the log; empty: it is
+};
+
+// Opens the iterator, or else what reads numa_maps.
+OpenedPolicyReader OpenPolicyReader();
 
 }  // namespace tmprof

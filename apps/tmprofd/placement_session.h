@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profiles and places under one configuration, until told to stop.
+// Profiles and places under one configuration, until told to stop: the loop that joins profiler,
+// placement and mover.
 
 #pragma once
 
-#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "apps/tmprofd/config.h"
@@ -21,21 +21,22 @@
 #include "base/result.h"
 #include "daemon/control/daemon_status.h"
 #include "daemon/control/log.h"
-#include "daemon/placement/epoch_pacer.h"
-#include "daemon/placement/ledger_keeper.h"
+#include "daemon/control/status_reporter.h"
+#include "daemon/placement/decider.h"
 #include "daemon/placement/live_mappings.h"
 #include "daemon/placement/live_targets.h"
+#include "daemon/placement/move_hindrances.h"
+#include "daemon/placement/move_orders.h"
 #include "daemon/placement/move_thread.h"
-#include "daemon/placement/placer.h"
+#include "daemon/placement/placed_targets.h"
+#include "daemon/placement/session_ledger.h"
+#include "daemon/placement/session_tiers.h"
 #include "mover/live_bindings.h"
-#include "mover/memory_binding.h"
-#include "mover/move_calibration.h"
 #include "mover/page_locator.h"
 #include "mover/policy_reader.h"
+#include "profiler/found_targets.h"
 #include "profiler/recorder.h"
 #include "profiler/session_sources.h"
-#include "profiler/target_finder.h"
-#include "profiler/target_tracker.h"
 
 namespace tmprof {
 
@@ -63,88 +64,66 @@ class PlacementSession {
   // afterwards is not the configuration's fault.
   bool has_observed() const { return has_observed_; }
 
-  MoveThread& mover() { return *mover_; }
+  MoveThread& mover() { return mover_; }
   // Once it was paused or goes on; any thread may.
-  void PublishState();
+  void PublishState() { reporter_.PublishState(); }
 
  private:
-  PlacementSession(Config config, Tiers tiers, std::vector<std::optional<double>> latencies,
-                   SessionSources sources, std::unique_ptr<PolicyReader> policies, const Log& log,
-                   DaemonStatus& status, StatusBoard& board);
+  PlacementSession(Config config, SessionTiers tiers, SessionSources sources,
+                   std::unique_ptr<PolicyReader> policies, const Log& log, DaemonStatus& status,
+                   StatusBoard& board);
 
-  // Checks if the kernel moves pages now, too. Warnings() reports that, and all else.
-  void LookForRival();
-  std::vector<std::string> Warnings() const;
-  void GoOnWithoutLedger(const Error& error);
-  LedgerInfo LedgerInfoFor(const Config& config) const;
-  Status RenewLedger(const Config& config);
-  void FindTargets(MonotonicTime now);
-  void FindBy(const TargetConfig& targets);
-  void FollowTargets(const std::vector<TrackedProcess>& targets);
-  std::vector<PlacedTarget> PlacedTargets();
-  // False: its System V segments are of another IPC namespace than this one, or of an unknown one.
-  bool JoinsSegments(const TrackedProcess& target) const;
-  // Null: it cannot be read.
-  LiveBindings::Shared BindingOf(TargetId target, Pid pid);
-  Status EndEpoch(const EpochProfile& epoch);
-  // Returns whether what was decided is worth what deciding takes, as far as is known.
-  bool Place(const EpochProfile& epoch);
-  void LogDecision(const EpochProfile& epoch, std::size_t targets,
-                   const PlacementDecision& decision, std::size_t over) const;
-  // Once.
-  void WarnOfSharedPages(const NotMoved& not_moved);
-  void EndMoving();
-  // Returns the verdict of the counters. While it finds no moves that pay, accessed bits are read
-  // only for a part of the time.
-  GateVerdict Gate(GateLook look, std::optional<double> memory_stall_share);
-  DaemonState StateNow() const;
-  void CountMoves(const std::vector<MoveOutcome>& outcomes, std::uint64_t undone);
+  // The parts as a configuration wants them.
   LatencyGaps GapsBy(const Config& config) const;
-  // Has promotions watched, for what they save.
-  void WatchPromotions(const std::vector<MoveOutcome>& outcomes, std::uint64_t epoch);
-  void CheckPromotions(const EpochProfile& epoch, const std::vector<PlacedTarget>& targets,
-                       const PlacementDecision& decision);
-  void UpdateStatus(const EpochProfile& epoch, std::span<const NodeMemory> memory,
-                    const std::vector<PlacedTarget>& targets, const PlacementDecision& decision);
+  DeciderOptions DecidingBy(const Config& config) const;
+  LedgerInfo LedgerInfoFor(const Config& config) const;
+
+  // An epoch from its profile to its moves and its report.
+  void EndEpoch(const EpochProfile& epoch);
+  void Place(const EpochProfile& epoch);
+  // Empty: it cannot be read, which is logged.
+  std::vector<NodeMemory> MemoryNow() const;
+  // Has the placer learn from them, and counts them.
+  SettledMoves Learn(SettledMoves settled);
+  EpochReport ReportOf(const EpochProfile& epoch, std::span<const PlacedTarget> targets,
+                       std::span<const NodeMemory> memory, const PlacementDecision& decision) const;
+
+  void FindTargets(MonotonicTime now);
+  void FollowTargets(const std::vector<TrackedProcess>& targets);
+  void WarnOfMissing() const;
+  // Returns the verdict of the counters. While no moves that pay are found, accessed bits are read
+  // only for a part of the time.
+  GateVerdict Gate(GateLook look, std::optional<double> memory_stall_share) const;
+  // Warnings about sources and moves, which a ledger has, too; and about the ledger.
+  std::vector<std::string> Warnings() const;
+  std::vector<std::string> AllWarnings() const;
 
   Config config_;
-  Tiers tiers_;
-  std::vector<std::optional<double>> latencies_;  // latencies of the machine's tiers, in ns
+  SessionTiers tiers_;
   SessionSources sources_;
   const Log& log_;
-  DaemonStatus& status_;
-  StatusBoard& board_;
-  std::mutex publishing_;  // keeps updates in order, so that the last one sent is the current state
+  std::function<void(const std::string&)> warn_;
   SystemClock clock_;
   ThreadCpuClock cpu_clock_;  // clock of the thread that calls Run()
-  EpochPacer pacer_;
-  bool told_overdrawn_ = false;
-  bool has_observed_ = false;
-  bool may_rest_ = false;  // the sources have seen enough to know that there is nothing to gain
   ProcFs procfs_;
+  OwnCpus own_cpus_{procfs_};
   MovePagesCall call_;
   LinuxPageLocator locator_{call_};
-  LiveTargets live_{procfs_};
   std::unique_ptr<PolicyReader> policies_;
   LiveBindings bindings_{*policies_, clock_};
   LiveMappings live_mappings_{[this](Pid pid) { return procfs_.Mappings(pid); }, clock_};
-  OwnCpus own_cpus_{procfs_};
-  std::optional<TargetFinder> finder_;  // always one
-  TargetTracker tracker_;
-  const Status may_move_joint_;  // known since the start
-  Placer placer_;
-  std::unique_ptr<MoveThread> mover_;
-  std::optional<LedgerKeeper> ledger_;
-  std::optional<std::string> rival_;           // a warning; nothing: the kernel moves none
-  std::optional<std::string> shared_stay_;     // a warning; nothing: no shared page was to be moved
-  std::optional<std::string> without_ledger_;  // why; nothing: one is kept as it was asked for
-  MoveCalibration calibration_{kMostMovesWatched};
-  std::optional<std::chrono::nanoseconds> decided_over_;  // length of the last decision's epoch
-  std::vector<TargetId> calibrated_;  // targets and files as of the last epoch, ascending
-  std::uint64_t dropped_ = 0;  // moves that a configuration has replaced, since the last epoch
-  std::vector<TrackedProcess> tracked_;
-  std::vector<LiveBindings::Shared> decided_by_;  // bindings that targets of the decision refer to
-  std::set<TargetId> unreadable_;  // whose policies cannot be read, which was reported
+  LiveTargets live_{procfs_};
+
+  FoundTargets found_;
+  PlacedTargets placed_;
+  MoveHindrances hindrances_;
+  Decider decider_;
+  MoveThread mover_;
+  MoveOrders orders_{mover_};
+  SessionLedger ledger_;
+  StatusReporter reporter_;
+  std::uint64_t next_epoch_ = 0;  // the epoch that moves which are over now ended in
+  bool has_observed_ = false;
 };
 
 }  // namespace tmprof
