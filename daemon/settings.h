@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings of the daemon's parts. apps/tmprofd/config.h joins them with those of the other rooms.
+// Settings of the daemon's parts. daemon/config/ joins them with those of the other rooms.
 
 #pragma once
 

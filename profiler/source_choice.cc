@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/text/human_units.h"
 
@@ -120,6 +121,19 @@ std::optional<std::string> WarnOfUnusedAgeing(const SourceChoice& choice,
         "no memory cgroup is aged: a scan by '{}' clears no whole process; 'full' and 'auto' do",
         AbitText(choice.abit));
   return std::nullopt;
+}
+
+std::string FaultOfOnlineSource(const std::string& name) {
+  std::vector<std::string_view> online{"auto"};
+  for (const SourceKind& kind : SourceKinds()) {
+    if (kind.name != kExactSource.name) online.push_back(kind.name);
+  }
+  if (std::ranges::find(online, name) != online.end()) return {};
+  return fmt::format("'{}': {}; use some of {}", name,
+                     name == kExactSource.name
+                         ? "it runs a program itself, with 'tmprof record --source exact'"
+                         : "unknown name",
+                     fmt::join(online, ", "));
 }
 
 }  // namespace tmprof

@@ -60,6 +60,10 @@ struct SourceChoice {
   bool calibrates = false;  // prices are measured again, although an earlier start has kept some
 };
 
+// Returns what is wrong with the name of a source for the daemon, and which names there are. Empty:
+// it is "auto" or a source that observes running processes.
+std::string FaultOfOnlineSource(const std::string& name);
+
 // Returns a warning if ageing is asked for, and this source does not clear whole processes.
 std::optional<std::string> WarnOfUnusedAgeing(const SourceChoice& choice,
                                               const SourceKind& scanner);

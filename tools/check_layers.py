@@ -41,6 +41,7 @@ EDGES = {
     "daemon": {"base"},
     "daemon/placement": {"base", "base/host", "daemon", "rank", "policy", "mover", "proto"},
     "daemon/control": {"base", "base/host", "base/text", "daemon", "rank", "mover"},
+    "daemon/config": {"base", "base/text", "daemon", "daemon/placement", "daemon/control", "rank", "policy", "mover", "proto"},
     # Both programs say and ask for things by this. Neither includes the other's files.
     "apps/command_line": {"base", "base/text"},
     "apps/tmprof": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
@@ -48,7 +49,7 @@ EDGES = {
                     "objects", "daemon/control",
                     "apps/command_line"},
     "apps/tmprofd": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "mover",
-                     "proto", "daemon", "daemon/placement", "daemon/control", "apps/command_line"},
+                     "proto", "daemon", "daemon/placement", "daemon/control", "daemon/config", "apps/command_line"},
     "testbed": {"driver/uapi"},
     # It runs inside QEMU, too, on the same models.
     "testbed/tiersim": {"testbed/tiersim/format", "profiler/sources/exact/plugin",
@@ -62,13 +63,13 @@ EDGES = {
     "tests": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
               "mover", "locking", "proto", "report", "report/analysis", "objects/analysis", "objects/commands", "objects", "daemon",
               "daemon/placement",
-              "daemon/control", "apps/command_line", "apps/tmprof", "apps/tmprofd", "testbed/workloads",
+              "daemon/control", "daemon/config", "apps/command_line", "apps/tmprof", "apps/tmprofd", "testbed/workloads",
               "profiler/sources/exact/plugin", "profiler/sources/exact/plugin/format", "testbed/tiersim",
               "testbed/tiersim/format"},
 }
 
-# Generated protobuf headers stay behind proto/ (and apps/tmprofd/, for the configuration).
-PROTOBUF_HOMES = {"proto", "apps/tmprofd"}
+# Generated protobuf headers stay behind proto/.
+PROTOBUF_HOMES = {"proto"}
 
 SOURCES = {".c", ".cc", ".cpp", ".h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]')

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "apps/command_line/help.h"
+#include "base/text/roff.h"
 #include "base/version.h"
 
 namespace tmprof {
@@ -61,18 +62,6 @@ std::string Examples(const Footer& footer) {
 }
 
 }  // namespace
-
-std::string Roff(std::string_view text) {
-  std::string escaped;
-  bool line_start = true;
-  for (const char c : text) {
-    if (line_start && (c == '.' || c == '\'')) escaped += "\\&";
-    if (c == '\\' || c == '-') escaped += '\\';
-    escaped += c;
-    line_start = c == '\n';
-  }
-  return escaped;
-}
 
 std::string InRoff(const ManualPage& page, const CLI::App& command) {
   const Footer footer = FooterOf(command);

@@ -5,12 +5,8 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
-#include <string_view>
 
 namespace tmprof {
-
-// For roff(7), which takes some characters for its own.
-std::string Roff(std::string_view text);
 
 struct ManualPage {
   std::string name;

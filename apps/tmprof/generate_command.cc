@@ -13,6 +13,7 @@
 #include "apps/command_line/help.h"
 #include "apps/command_line/manual.h"
 #include "apps/tmprof/cli.h"
+#include "base/text/roff.h"
 #include "report/view.h"
 
 namespace tmprof {

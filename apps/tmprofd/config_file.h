@@ -3,7 +3,6 @@
 
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,11 +13,7 @@
 
 namespace tmprof {
 
-// A longer file is refused.
-inline constexpr std::size_t kMostConfigBytes = std::size_t{1} << 20;
-
-// Refuses the whole text where anything in it is wrong. The error has a line for each fault, in the
-// text's order: "NAME:LINE:COLUMN: field.path: what is wrong, what is allowed".
+// Refuses the whole text where anything in it is wrong: see SettingsReading.
 Result<Config> ParseConfig(std::string_view text, const std::string& name);
 // Also refused: what cannot be read, a folder, more than kMostConfigBytes, what is not text.
 Result<Config> LoadConfig(const std::string& path);

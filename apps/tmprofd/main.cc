@@ -15,11 +15,11 @@
 #include "apps/command_line/messages.h"
 #include "apps/command_line/parse_errors.h"
 #include "apps/tmprofd/config_file.h"
-#include "apps/tmprofd/config_manual.h"
 #include "apps/tmprofd/daemon.h"
-#include "apps/tmprofd/setting_changes.h"
 #include "base/host/procfs.h"
 #include "base/version.h"
+#include "daemon/config/config_manual.h"
+#include "proto/setting_changes.h"
 
 namespace tmprof {
 namespace {

@@ -67,6 +67,14 @@ TEST(RegionParams, MoreRegionsTakeALongerMonitoringInterval) {
   EXPECT_EQ(RegionParams(bounds)->max_regions, 4'000u);
 }
 
+TEST(FaultOfOnlineSource, RefusesWhatObservesNoRunningProcess) {
+  EXPECT_EQ(FaultOfOnlineSource("auto"), "");
+  EXPECT_EQ(FaultOfOnlineSource("clock"), "");
+  EXPECT_THAT(FaultOfOnlineSource("exact"), testing::HasSubstr("it runs a program itself"));
+  EXPECT_THAT(FaultOfOnlineSource("clok"),
+              testing::HasSubstr("'clok': unknown name; use some of auto, driver, abit-bpf"));
+}
+
 TEST(UnusedAgeing, IsWarnedOf) {
   using enum abit::Looked;
   using Mode = abit::ScanOptions::Mode;

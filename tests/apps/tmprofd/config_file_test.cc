@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/tmprofd/setting_changes.h"
 #include "apps/tmprofd/setting_rows.h"
 #include "base/host/capabilities.h"
+#include "proto/setting_changes.h"
 #include "tests/apps/program.h"
 #include "tests/folders.h"
 
@@ -304,7 +304,7 @@ TEST(SettingRows, EveryFieldOfTheManualHasOneAndInItsOrder) {
     if (!is_tier) manual.push_back(Path(field));
   }
   std::vector<std::string> rows;
-  for (const SettingRow& row : SettingRows()) rows.emplace_back(row.path);
+  for (const SettingRow<Config>& row : SettingRows()) rows.emplace_back(row.path);
   EXPECT_EQ(rows, manual);
 }
 
@@ -337,7 +337,7 @@ TEST(SettingRows, AValueThatIsNotTheDefaultArrivesAndIsPrintedAgain) {
         }
       }
       EXPECT_FALSE(std::isnan(found)) << Path(field) << ": " << value << " is not printed";
-      for (const SettingRow& row : SettingRows()) {
+      for (const SettingRow<Config>& row : SettingRows()) {
         if (row.path != Path(field)) continue;
         EXPECT_EQ(row.get(config).size(), 1) << Path(field);
       }
@@ -857,6 +857,25 @@ TEST(WithSettings, TheHalfLifeFollowsTheRankModelUnlessItWasGiven) {
   const auto of_file =
       WithSettings(Parsed("placement { half_life_ms: 9000 }"), {{"placement.rank_model", "sum"}});
   EXPECT_EQ(of_file->placement.ranker.half_life, 9s);
+}
+
+TEST(WithSettings, BringsBackWhatTheFileGaveWhenASettingIsTakenBack) {
+  const Config file = Parsed("targets { command: 'a' min_cpu_share: 0.5 }");
+  const auto off = WithSettings(file, {{"targets.process_filter", "false"}});
+  ASSERT_TRUE(off) << off.error().Message();
+  EXPECT_FALSE(off->targets.tracking.filter);
+  const auto on = WithSettings(*off, {{"targets.process_filter", "default"}});
+  ASSERT_TRUE(on) << on.error().Message();
+  EXPECT_EQ(on->targets.tracking.filter->min_cpu_share, 0.5);
+  EXPECT_EQ(PrintConfig(*on), PrintConfig(file));
+}
+
+TEST(WithSettings, ReplacesTheCapacityThatAFileHasInTheGroupOfTier1) {
+  const auto changed =
+      WithSettings(Parsed("tiers { tier { node: 0 capacity_mib: 1 } tier { node: 1 } }"),
+                   {{"tiers.capacity_mib", "3"}});
+  ASSERT_TRUE(changed) << changed.error().Message();
+  EXPECT_EQ(changed->tiers.capacity, Capacity(PageCount(3 * 256)));
 }
 
 TEST(WithSettings, RefusesWhatAFileCouldNotHave) {

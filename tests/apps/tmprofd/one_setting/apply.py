@@ -8,6 +8,7 @@ A test is built with the copies. A fourth edit fails the build: the list below i
 """
 
 import pathlib
+import shutil
 import sys
 
 MOST_EDITS = 3
@@ -18,12 +19,12 @@ EDITS = [
      "    optional double latency_gap_ns = 9 [(range) = {least: 1, most: 1000000}];\n",
      "    // In ms: an example. Default: 40.\n"
      "    optional uint32 example_pause_ms = 10 [(range) = {least: 1, most: 1000}];\n"),
-    ("apps/tmprofd/config.h",
+    ("daemon/config/daemon_config.h",
      "struct MoverConfig {\n",
      "  std::chrono::nanoseconds example_pause{40'000'000};\n"),
-    ("apps/tmprofd/setting_rows.cc",
-     "      Row(\"mover.latency_gap_ns\", [](auto& c) -> auto& { return c.mover.latency_gap_ns; }),\n",
-     "      Row(\"mover.example_pause_ms\", [](auto& c) -> auto& { return c.mover.example_pause; }, Milliseconds{}),\n"),
+    ("daemon/config/daemon_setting_rows.cc",
+     "      Rows::One(\"mover.latency_gap_ns\", [](auto& c) -> auto& { return c.mover.latency_gap_ns; }),\n",
+     "      Rows::One(\"mover.example_pause_ms\", [](auto& c) -> auto& { return c.mover.example_pause; }, Milliseconds{}),\n"),
 ]
 
 
@@ -31,6 +32,7 @@ def main() -> None:
     source, output = map(pathlib.Path, sys.argv[1:])
     if len(EDITS) > MOST_EDITS:
         sys.exit(f"apply.py: a setting takes {len(EDITS)} edits; at most {MOST_EDITS} are allowed")
+    shutil.rmtree(output, ignore_errors=True)  # copies of files that the list no longer has
     for name, above, added in EDITS:
         text = (source / name).read_text()
         if text.count(above) != 1:

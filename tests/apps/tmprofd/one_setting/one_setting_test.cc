@@ -8,9 +8,9 @@
 #include <string>
 
 #include "apps/tmprofd/config_file.h"
-#include "apps/tmprofd/config_manual.h"
-#include "apps/tmprofd/setting_changes.h"
 #include "apps/tmprofd/setting_rows.h"
+#include "daemon/config/config_manual.h"
+#include "proto/setting_changes.h"
 #include "tests/apps/program.h"
 #include "tests/folders.h"
 

@@ -4,10 +4,12 @@
 
 #pragma once
 
-#include <google/protobuf/message.h>
-
 #include <string>
 #include <vector>
+
+namespace google::protobuf {
+class Message;
+}
 
 namespace tmprof {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprofd/config_manual.h"
+#include "daemon/config/config_manual.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 #include <sstream>
 #include <vector>
 
-#include "apps/command_line/manual.h"
-#include "apps/tmprofd/setting_changes.h"
+#include "base/text/roff.h"
 #include "base/version.h"
+#include "proto/setting_changes.h"
 
 namespace tmprof {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprofd/setting_changes.h"
+#include "proto/setting_changes.h"
 
 #include <fmt/format.h>
 #include <google/protobuf/descriptor.h>
