@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,29 +13,24 @@
 
 #include "apps/command_line/parse_errors.h"
 #include "apps/command_line/terminal.h"
-#include "apps/tmprof/addresses.h"
 #include "apps/tmprof/cli.h"
-#include "base/latency_gap.h"
-#include "base/part_of_stream.h"
 #include "base/ratio.h"
+#include "base/text/addresses.h"
 #include "base/text/format.h"
 #include "base/text/human_units.h"
 #include "base/text/option_fault.h"
 #include "policy/policy.h"
 #include "policy/replay/replay.h"
-#include "policy/replay/told_hit_rates.h"
 #include "proto/trace.h"
 #include "report/analysis/accuracy.h"
-#include "report/analysis/capacity_curve.h"
-#include "report/analysis/hit_rate_text.h"
-#include "report/analysis/true_hit_rates.h"
+#include "report/analysis/evaluation.h"
+#include "report/render/evaluation_views.h"
 
 namespace tmprof {
 namespace {
 
 // The judge `combined`, by the name of what it estimates.
 constexpr std::string_view kAccesses = "accesses";
-constexpr Tier kTier2{2};
 
 struct EvalOptions {
   std::vector<std::string> traces{std::string(kDefaultTrace)};
@@ -56,131 +51,6 @@ struct EvalOptions {
   std::string format = "text";
   bool wide = false;
 };
-
-struct TraceResult {
-  std::string trace;
-  PageCount whole;      // that ratios are of
-  bool is_told = true;  // false: too little was seen
-  ReplayResult result;
-};
-struct TraceEnd {
-  std::string trace;
-  StreamEnd end;
-  std::optional<MemoryTraffic::Told> memory = std::nullopt;
-  bool is_part = false;        // only a part of the memory (--addresses), while CPU time is of all
-  bool models_memory = false;  // accesses to memory are estimated by a model of the cache
-  std::optional<double> modelled_per_second{};  // see ReplayOutcome
-  RankBasis basis{};                            // the judge's
-  LatencyGap gap{};  // time that an access to memory of tier 2 gains in tier 1
-  // References and samples that the judge goes by; nullopt: it counted all accesses, or nothing was
-  // replayed.
-  std::optional<std::uint64_t> observations = std::nullopt;
-  std::optional<Error> refused = std::nullopt;  // set: the trace was not replayed
-};
-// The hit rates that follow from one trace without a replay.
-struct TraceHitRates {
-  std::string trace;
-  RankSource judge = RankSource::kCombined;  // kMemory: they are of accesses to memory
-  std::vector<HitRates> at_ratio;            // one for each ratio; empty: not told
-  std::vector<TrueHitRates> truly;           // parallel to it; empty: unknown
-};
-
-struct Evaluation {
-  std::vector<TraceResult> results;
-  std::vector<TraceEnd> ends;
-  std::vector<TraceHitRates> told;
-
-  // Precondition: the trace was replayed.
-  const TraceEnd& EndOf(const std::string& trace) const {
-    return *std::ranges::find(ends, trace, &TraceEnd::trace);
-  }
-
-  struct Beside {
-    const HitRates* told = nullptr;
-    const TrueHitRates* truly = nullptr;
-  };
-  // The rates of the same trace and capacity as a result; nullptr: not known well enough, or
-  // unknown.
-  Beside RatesBeside(const TraceResult& result) const {
-    for (const TraceHitRates& each : told) {
-      if (each.trace != result.trace) continue;
-      const auto at = std::ranges::find(each.at_ratio, result.result.capacity, &HitRates::capacity);
-      if (at == each.at_ratio.end()) return {};
-      const auto i = static_cast<std::size_t>(at - each.at_ratio.begin());
-      return {.told = &*at, .truly = each.truly.empty() ? nullptr : &each.truly[i]};
-    }
-    return {};
-  }
-};
-
-// The three of them, as every format names them.
-struct NamedHitRate {
-  const char* key;
-  const char* name;
-  std::optional<HitRate> HitRates::* rate;
-};
-constexpr NamedHitRate kNamedHitRates[] = {
-    {"oracle_curve", "best placement", &HitRates::oracle},
-    {"attainable", "this ranking", &HitRates::attainable},
-    {"history_judged_apart", "an epoch later", &HitRates::history},
-};
-
-// The true hit rates, as every format names them.
-struct NamedTruth {
-  const char* key;
-  const char* name;
-  std::optional<double> (*of)(const TrueHitRates&);
-};
-constexpr NamedTruth kNamedTruths[] = {
-    {"best", "truth: best placement", [](const TrueHitRates& rates) { return rates.best; }},
-    {"ranked", "truth: this ranking", [](const TrueHitRates& rates) { return rates.ranked; }},
-    {"history", "truth: an epoch later", [](const TrueHitRates& rates) { return rates.history; }},
-};
-
-// Tells how often the programs of a trace reach memory, and by what evidence.
-struct MemoryRate {
-  enum class Basis : std::uint8_t { kSamples, kCountedLoads, kModel };
-  double per_cpu_second = 0;
-  Basis basis = Basis::kSamples;
-};
-
-std::string_view Name(MemoryRate::Basis basis) {
-  switch (basis) {
-    case MemoryRate::Basis::kSamples:
-      return "samples";
-    case MemoryRate::Basis::kCountedLoads:
-      return "counted_loads";
-    case MemoryRate::Basis::kModel:
-      return "model";
-  }
-  return "";
-}
-
-// nullopt: neither enough samples, nor a counter, nor a model give it, or the trace is evaluated in
-// part.
-std::optional<MemoryRate> MemoryRateOf(const TraceEnd& file) {
-  using enum MemoryRate::Basis;
-  if (file.is_part) return std::nullopt;
-  const std::optional<MemoryTraffic::Told>& told = file.memory;
-  if (told && told->is_counted())
-    return MemoryRate{.per_cpu_second = told->accesses_per_second, .basis = kCountedLoads};
-  if (told && *told->samples >= kFewestObservations)
-    return MemoryRate{.per_cpu_second = told->accesses_per_second, .basis = kSamples};
-  if (file.modelled_per_second)
-    return MemoryRate{.per_cpu_second = *file.modelled_per_second, .basis = kModel};
-  return std::nullopt;
-}
-
-// The CPU time that is saved, as a part of what the programs use, if all their accesses to memory
-// go to tier 1 instead of tier 2, and no two overlap. nullopt: their rate is unknown.
-std::optional<double> MemoryShare(const TraceEnd& file) {
-  constexpr double kSecondsOfNs = 1e-9;
-  const std::optional<MemoryRate> rate = MemoryRateOf(file);
-  if (!rate) return std::nullopt;
-  return rate->per_cpu_second * file.gap.ns * kSecondsOfNs;
-}
-
-std::uint64_t BytesOf(PageCount pages) { return pages.value() * kBasePageBytes; }
 
 Result<Ranker::Options> RankerOptions(const EvalOptions& options) {
   const Result<RankModel> model = ParseRankModel(options.rank_model);
@@ -275,418 +145,6 @@ Result<ReplayOptions> ParseReplayOptions(const EvalOptions& options) {
   return replay;
 }
 
-// Unknown, as the hit rate is, where the judge saw nothing at all.
-std::optional<double> WeightTotal(const ReplayResult& result) {
-  return result.hit_rate ? std::optional(result.weight_total) : std::nullopt;
-}
-
-// The half-life as --half-life takes it.
-std::string HalfLife(const Ranker::Options& ranker) {
-  switch (ranker.memory) {
-    case Ranker::Memory::kThisEpoch:
-      break;
-    case Ranker::Memory::kHalfLife:
-      return FormatDuration(ranker.half_life);
-    case Ranker::Memory::kLearned:
-      return "learned";
-  }
-  return "none";
-}
-
-std::size_t CapacitiesOf(const ReplayOptions& options) {
-  return options.sizes.empty() ? options.ratios.size() : options.sizes.size();
-}
-
-// "1/8"; "" of a size.
-std::string RatioText(const std::optional<Ratio>& ratio) { return ratio ? ToString(*ratio) : ""; }
-Json RatioJson(const std::optional<Ratio>& ratio) {
-  return ratio ? Json(ToString(*ratio)) : Json(nullptr);
-}
-
-// "1/8 = 8 MiB", "64 MiB"
-std::string CapacityText(const ReplayOptions& options, std::size_t at, PageCount capacity) {
-  const std::string bytes = FormatBytes(BytesOf(capacity));
-  return options.sizes.empty() ? fmt::format("{} = {}", ToString(options.ratios[at]), bytes)
-                               : bytes;
-}
-
-Json AsJson(const TraceHitRates& told, const ReplayOptions& options) {
-  const std::vector<Ratio>& ratios = options.ratios;
-  Json rows = Json::array();
-  for (std::size_t i = 0; i < told.at_ratio.size(); ++i) {
-    const HitRates& rates = told.at_ratio[i];
-    Json row = {{"trace", told.trace},
-                {"of", told.judge == RankSource::kMemory ? Name(told.judge) : kAccesses},
-                {"ratio", ratios.empty() ? Json(nullptr) : Json(ToString(ratios[i]))},
-                {"ratio_of", ratios.empty() ? Json(nullptr) : Json(Name(options.ratio_of))},
-                {"capacity_pages", rates.capacity.value()},
-                {"capacity_bytes", BytesOf(rates.capacity)},
-                {"pages", (rates.pages - rates.unknown).value()},
-                {"unknown_pages", rates.unknown.value()}};
-    for (const NamedHitRate& named : kNamedHitRates)
-      row[named.key] = HitRateJson(rates.*named.rate);
-    if (!told.truly.empty()) {
-      Json& truly = row["truth"];
-      for (const NamedTruth& named : kNamedTruths)
-        truly[named.key] = OrNull(named.of(told.truly[i]));
-    }
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
-Json AsJson(const Evaluation& evaluation, const ReplayOptions& options) {
-  const Ranker::Options& ranker = options.ranker;
-  Json files = Json::array();
-  for (const TraceEnd& file : evaluation.ends) {
-    const std::optional<MemoryRate> rate = MemoryRateOf(file);
-    files.push_back(WithEnd(
-        {{"trace", file.trace},
-         {"accesses_to_memory_per_cpu_second", rate ? Json(rate->per_cpu_second) : Json(nullptr)},
-         {"accesses_to_memory_basis", rate ? Json(Name(rate->basis)) : Json(nullptr)},
-         {"samples_of_memory",
-          file.memory && !file.memory->is_counted() ? Json(*file.memory->samples) : Json(nullptr)},
-         {"memory_is_modelled", file.models_memory},
-         {"memory_time_share", OrNull(MemoryShare(file))},
-         {"latency_gap_ns", file.refused ? Json(nullptr) : Json(file.gap.ns)},
-         {"latency_gap_basis", file.refused ? Json(nullptr) : Json(Name(file.gap.basis))},
-         {"rank_weight", file.refused ? Json(nullptr) : Json(Name(file.basis.weight))},
-         {"observations", OrNull(file.observations)},
-         {"refused", file.refused ? Json(file.refused->Message()) : Json(nullptr)}},
-        file.end));
-  }
-  Json told = Json::array();
-  for (const TraceHitRates& each : evaluation.told) {
-    for (Json& row : AsJson(each, options)) told.push_back(std::move(row));
-  }
-  Json rows = Json::array();
-  for (const auto& [trace, whole, is_told, result] : evaluation.results) {
-    rows.push_back({{"trace", trace},
-                    {"policy", result.policy},
-                    {"rank", Name(result.rank)},
-                    {"judge", Name(result.judge)},
-                    {"ratio", RatioJson(result.ratio)},
-                    {"ratio_of", result.ratio ? Json(Name(options.ratio_of)) : Json(nullptr)},
-                    {"capacity_pages", result.capacity.value()},
-                    {"capacity_bytes", BytesOf(result.capacity)},
-                    {"epochs", result.epochs},
-                    {"hit_rate", OrNull(result.hit_rate)},
-                    {"told", is_told && result.hit_rate.has_value()},
-                    {"weight_hit", result.weight_hit},
-                    {"weight_total", OrNull(WeightTotal(result))},
-                    {"moved_pages", result.moved_pages.value()}});
-  }
-  return {{"rank_model", Name(ranker.model)},      {"half_life", HalfLife(ranker)},
-          {"llc_bytes", OrNull(ranker.llc_bytes)}, {"traces", std::move(files)},
-          {"hit_rates", std::move(told)},          {"results", std::move(rows)}};
-}
-
-std::string AsCsv(const Evaluation& evaluation, const ReplayOptions& options) {
-  const Ranker::Options& ranker = options.ranker;
-  std::vector<std::string> header{"trace",      "policy",         "rank",        "judge",
-                                  "ratio",      "capacity_pages", "epochs",      "hit_rate",
-                                  "weight_hit", "weight_total",   "moved_pages", "rank_model",
-                                  "half_life",  "capacity_bytes"};
-  for (const NamedHitRate& named : kNamedHitRates) {
-    for (const char* part : {"", "_low", "_high"}) {
-      header.push_back(std::string(named.key) + part);
-    }
-  }
-  header.push_back("ratio_of");
-  for (const NamedTruth& named : kNamedTruths) header.push_back(fmt::format("truth_{}", named.key));
-  header.push_back("told");
-  std::string text = CsvLine(header);
-  for (const TraceResult& row : evaluation.results) {
-    const auto& [trace, whole, is_told, result] = row;
-    std::vector<std::string> cells{trace,
-                                   result.policy,
-                                   std::string(Name(result.rank)),
-                                   std::string(Name(result.judge)),
-                                   RatioText(result.ratio),
-                                   std::to_string(result.capacity.value()),
-                                   std::to_string(result.epochs),
-                                   OrEmpty(result.hit_rate, Exact),
-                                   Exact(result.weight_hit),
-                                   OrEmpty(WeightTotal(result), Exact),
-                                   std::to_string(result.moved_pages.value()),
-                                   std::string(Name(ranker.model)),
-                                   HalfLife(ranker),
-                                   std::to_string(BytesOf(result.capacity))};
-    const auto [told, truly] = evaluation.RatesBeside(row);
-    for (const NamedHitRate& named : kNamedHitRates) {
-      const std::optional<HitRate> rate = told ? told->*named.rate : std::nullopt;
-      for (const double HitRate::* part : {&HitRate::value, &HitRate::low, &HitRate::high}) {
-        cells.push_back(rate ? Exact((*rate).*part) : std::string());
-      }
-    }
-    cells.push_back(result.ratio ? std::string(Name(options.ratio_of)) : "");
-    for (const NamedTruth& named : kNamedTruths) {
-      cells.push_back(OrEmpty(truly ? named.of(*truly) : std::nullopt, Exact));
-    }
-    cells.push_back(is_told && result.hit_rate ? "true" : "false");
-    text += CsvLine(cells);
-  }
-  return text;
-}
-
-std::string PagesText(const HitRates& rates) {
-  const bool is_one = rates.pages == PageCount(1);
-  const std::string pages = is_one ? "page" : CountText(rates.pages);
-  return rates.unknown > PageCount(0)
-             ? fmt::format("{} {}", is_one ? "the only" : "all", pages)
-             : fmt::format("the {} that {} looked at or sampled", is_one ? "only page" : pages,
-                           is_one ? "was" : "were");
-}
-
-// A row per kind of hit rate, a column per capacity.
-std::string AsText(const TraceHitRates& told, const ReplayOptions& options, TextWidth width) {
-  if (told.at_ratio.empty()) return "";
-  std::vector<TextTable::Column> columns{
-      {"hit rate", TextTable::Align::kLeft, TextTable::Importance::kKey}};
-  for (std::size_t i = 0; i < CapacitiesOf(options); ++i)
-    columns.push_back({CapacityText(options, i, told.at_ratio[i].capacity)});
-  TextTable table(columns);
-  bool all_told = true;
-  for (const NamedHitRate& named : kNamedHitRates) {
-    std::vector<std::string> cells{named.name};
-    for (const HitRates& rates : told.at_ratio) {
-      const std::optional<HitRate>& rate = rates.*named.rate;
-      cells.push_back(WithInterval(rate));
-      all_told &= !rate || rate->is_told();
-    }
-    table.AddRow(std::move(cells));
-  }
-  for (const NamedTruth& named : kNamedTruths) {
-    if (told.truly.empty()) break;
-    std::vector<std::string> cells{named.name};
-    for (const TrueHitRates& rates : told.truly)
-      cells.push_back(OrUnknown(named.of(rates), Percent));
-    table.AddRow(std::move(cells));
-  }
-  const HitRates& first = told.at_ratio.front();
-  std::string text = fmt::format(
-      "Hit rates of {} to {}, with 90 % intervals: of the best placement, of this ranking, and of "
-      "this ranking an epoch later\n",
-      AccessesOf(told.judge), PagesText(first));
-  text += table.Text(width);
-  if (!all_told) text += "?: too little was seen to tell\n";
-  return text + NoteOfUnknown(first);
-}
-
-// "170 ns slower below tier 1 (firmware)"
-std::string GapText(const LatencyGap& gap) {
-  return fmt::format("{:.0f} ns slower below tier 1 ({}{})", gap.ns, Name(gap.basis),
-                     gap.basis == LatencyBasis::kAssumed ? "; set --latency-gap" : "");
-}
-
-std::string WhyNoMemoryRate(const TraceEnd& file, const Ranker::Options& ranker) {
-  const auto few = [&file](const std::string& what_else) {
-    const std::uint64_t samples = *file.memory->samples;
-    return fmt::format("{} to memory {} sampled; it takes {}{}",
-                       CountText(samples, "access", "accesses"), samples == 1 ? "was" : "were",
-                       kFewestObservations, what_else);
-  };
-  if (ranker.llc_bytes && file.basis.source != RankSource::kMemory) {
-    return fmt::format("the model of the cache tells it if hit rates are judged by memory, not {}",
-                       Name(file.basis.source));
-  }
-  if (file.memory) return few(ranker.llc_bytes ? "" : ", or --llc");
-  return fmt::format("it takes samples of accesses to memory that say how many each stands for{}",
-                     ranker.llc_bytes ? "" : ", or --llc");
-}
-
-// The most that placement can save: first of all, is memory what the program waits for? Of a part
-// of the memory nothing is said, because CPU time is that of all accesses.
-std::string BoundText(const TraceEnd& file, const Ranker::Options& ranker) {
-  if (file.is_part) return "";
-  const std::optional<MemoryRate> rate = MemoryRateOf(file);
-  if (!rate) {
-    return fmt::format("{}: what placement can save is unknown: {}\n", Printable(file.trace),
-                       WhyNoMemoryRate(file, ranker));
-  }
-  std::string what;
-  std::string how;
-  switch (rate->basis) {
-    case MemoryRate::Basis::kSamples:
-      what = "accesses to memory";
-      how = CountText(*file.memory->samples, "sample");
-      break;
-    case MemoryRate::Basis::kCountedLoads:
-      what = "loads from memory";
-      how = "counted";
-      break;
-    case MemoryRate::Basis::kModel:
-      what = "accesses to memory";
-      how = "by a model of the cache, without those that a prefetcher hides";
-      break;
-  }
-  return fmt::format(
-      "{}: placement can save {} {} of the CPU time: {} {} per CPU second ({}), each {}. "
-      "Overlapping accesses save less.\n",
-      Printable(file.trace), rate->basis == MemoryRate::Basis::kModel ? "about" : "at most",
-      Percent(*MemoryShare(file)),
-      Grouped(static_cast<std::uint64_t>(std::llround(rate->per_cpu_second))), what, how,
-      GapText(file.gap));
-}
-
-// "all accesses", "accesses to memory (misses)"
-std::string WhatCounts(const RankBasis& judge) {
-  const std::string of = judge.weight == RankWeight::kMemory     ? "accesses to memory"
-                         : judge.weight == RankWeight::kAccesses ? "all accesses"
-                                                                 : std::string(Name(judge.weight));
-  return Name(judge.weight) == Name(judge.source) ? of
-                                                  : fmt::format("{} ({})", of, Name(judge.source));
-}
-
-// Says which accesses the hit rates count, and why these are not those to memory.
-std::string OfWhatAre(const std::string& trace, const RankBasis& judge) {
-  std::string text = fmt::format("{}: hit rates count {}", Printable(trace), WhatCounts(judge));
-  if (!judge.why_not.empty()) {
-    text += fmt::format("; accesses to memory are unknown: {}", judge.why_not);
-  }
-  return text + "\n";
-}
-
-// "tier-1 : footprint ratio (256 MiB)"
-std::string ColumnsText(const TraceResult& result, const ReplayOptions& options) {
-  if (!result.result.ratio) return "capacity of tier 1";
-  return fmt::format("tier-1 : {} ratio ({})", Name(options.ratio_of),
-                     FormatBytes(BytesOf(result.whole)));
-}
-
-std::string NoteOfUntold(RankSource judge, const TraceEnd& file) {
-  const std::uint64_t seen = file.observations.value_or(0);
-  const std::string_view what = judge == RankSource::kReferences ? "references"
-                                : judge == RankSource::kSamples  ? "samples"
-                                                                 : "references and samples";
-  return fmt::format(
-      "?: too little was seen to tell: the judge goes by {}, of which {} {} seen; it takes {}\n",
-      judge == RankSource::kMemory && !file.models_memory ? "samples" : what, seen,
-      seen == 1 ? "was" : "were", kFewestObservations);
-}
-
-// One table per trace: a row per policy and rank, a column of hit rates per capacity.
-std::string AsText(const Evaluation& evaluation, const ReplayOptions& options, TextWidth width) {
-  const std::vector<TraceResult>& results = evaluation.results;
-  std::string text;
-  for (std::size_t i = 0; i < results.size();) {
-    const std::string& trace = results[i].trace;
-    for (const TraceEnd& file : evaluation.ends) {
-      if (file.trace != trace) continue;
-      text += BoundText(file, options.ranker);
-      if (file.models_memory) {
-        text += Printable(trace) + ": " + ByModelOfCache(*options.ranker.llc_bytes) + "\n";
-      }
-      text += OfWhatAre(trace, file.basis);
-    }
-    text +=
-        fmt::format("{}: tier-1 hit rate by {}, {}, judged by {}; rank model {}, half-life {}\n",
-                    Printable(trace), ColumnsText(results[i], options),
-                    CountText(results[i].result.epochs, "epoch"), Name(results[i].result.judge),
-                    Name(options.ranker.model), HalfLife(options.ranker));
-    std::vector<TextTable::Column> columns{
-        {"policy", TextTable::Align::kLeft, TextTable::Importance::kKey},
-        {"rank", TextTable::Align::kLeft, TextTable::Importance::kKey}};
-    for (std::size_t at = 0; at < CapacitiesOf(options); ++at) {
-      columns.push_back({CapacityText(options, at, results[i + at].result.capacity)});
-    }
-    columns.push_back({"pages moved at " + CapacityText(options, 0, results[i].result.capacity),
-                       TextTable::Align::kRight, TextTable::Importance::kThird});
-    TextTable table(columns);
-    const RankSource judge = results[i].result.judge;
-    bool is_told = true;
-    while (i < results.size() && results[i].trace == trace) {
-      const ReplayResult& first = results[i].result;
-      std::vector<std::string> cells{first.policy, std::string(Name(first.rank))};
-      for (std::size_t at = 0; at < CapacitiesOf(options); ++at) {
-        const TraceResult& row = results[i++];
-        cells.push_back(
-            row.is_told || !row.result.hit_rate ? OrUnknown(row.result.hit_rate, Percent) : "? %");
-        is_told = is_told && row.is_told;
-      }
-      cells.push_back(Grouped(first.moved_pages.value()));
-      table.AddRow(std::move(cells));
-    }
-    text += table.Text(width);
-    if (!is_told) text += NoteOfUntold(judge, evaluation.EndOf(trace));
-    for (const TraceHitRates& told : evaluation.told) {
-      if (told.trace == trace) text += AsText(told, options, width);
-    }
-  }
-  return text;
-}
-
-// The part of a trace that is evaluated, and the truth that checks it.
-struct EvaluationScope {
-  std::vector<VpnRange> ranges;  // empty: all memory
-  std::optional<Truth> truth;
-  std::optional<double> latency_gap_ns;  // nullopt: as the trace says
-};
-
-// Opens the part of a trace that lies in these ranges; with none, all of it.
-OpenTrace PartOf(OpenTrace open, const std::vector<VpnRange>& ranges) {
-  if (ranges.empty()) return open;
-  return [open = std::move(open), ranges]() -> Result<std::unique_ptr<EpochStream>> {
-    auto whole = open();
-    if (!whole) return whole;
-    return std::make_unique<PartOfStream>(*std::move(whole), ranges);
-  };
-}
-
-// Adds the figures of one trace to the evaluation.
-Result<int> EvaluateFile(const std::string& path, const EvaluationScope& scope,
-                         const ReplayOptions& options, Evaluation& evaluation) {
-  const Result<Trace> trace = OpenTraceFile(path);
-  if (!trace) return Fail(trace.error());
-  const OpenTrace open = PartOf(trace->open, scope.ranges);
-  Result<ReplayOutcome> outcome = Replay(open, options);
-  if (!outcome) return Fail(OfTrace(path, std::move(outcome.error())));
-  TraceHitRates told{.trace = path, .judge = outcome->judge, .at_ratio = {}, .truly = {}};
-  const bool can_check = !scope.truth || outcome->judge != RankSource::kMemory;
-  if (can_check && CanTellHitRates(options.ranker, outcome->judge)) {
-    std::vector<PageCount> capacities;
-    for (std::size_t i = 0; i < CapacitiesOf(options); ++i) {
-      capacities.push_back(outcome->results[i].capacity);
-    }
-    std::optional<TrueHitRateJudge> judge;
-    OnChoice on_choice;
-    if (scope.truth) {
-      judge.emplace(*scope.truth);
-      on_choice = [&](const EpochProfile& epoch, const ChosenSpans& chosen) {
-        judge->Add(epoch, chosen);
-      };
-    }
-    auto rates = TellHitRates(open, options.ranker, outcome->judge, capacities, on_choice);
-    if (!rates) return Fail(OfTrace(path, std::move(rates.error())));
-    told.at_ratio = *std::move(rates);
-    for (const PageCount capacity : capacities) {
-      if (judge) told.truly.push_back(judge->At(capacity));
-    }
-  }
-  if (scope.truth && told.at_ratio.empty()) {
-    return Fail(BadInput(
-        "use option", "--truth",
-        fmt::format("no hit rates are told by the judge {}, to be checked", Name(outcome->judge)),
-        "use --judge accesses and the rank model rate"));
-  }
-  evaluation.told.push_back(std::move(told));
-  evaluation.ends.push_back({.trace = path,
-                             .end = outcome->end,
-                             .memory = outcome->memory,
-                             .is_part = !scope.ranges.empty(),
-                             .models_memory = outcome->models_memory,
-                             .modelled_per_second = outcome->modelled_per_second,
-                             .basis = outcome->basis,
-                             .gap = scope.latency_gap_ns ? LatencyGap{.ns = *scope.latency_gap_ns,
-                                                                      .basis = LatencyBasis::kGiven}
-                                                         : GapsOf(trace->info.settings).Of(kTier2),
-                             .observations = outcome->observations});
-  for (ReplayResult& result : outcome->results) {
-    evaluation.results.push_back({path, outcome->whole, outcome->is_told(), std::move(result)});
-  }
-  return WarnOfEnd(outcome->end, path, "replayed");
-}
-
 Result<EvaluationScope> ScopeOf(const EvalOptions& options) {
   EvaluationScope scope;
   if (!options.latency_gap.empty()) {
@@ -720,44 +178,15 @@ Result<EvaluationScope> ScopeOf(const EvalOptions& options) {
   return scope;
 }
 
-// The curves of the traces, and the errors of those that have none.
-struct Curves {
-  std::vector<CapacityCurve> told;
-  std::vector<std::pair<std::string, Error>> refused;
-};
-
-std::string AsText(const Curves& curves, TextWidth width) {
-  std::string text;
-  for (const CapacityCurve& curve : curves.told) {
-    text += fmt::format("{}{}\n{}", text.empty() ? "" : "\n", Printable(curve.totals.trace),
-                        CapacityCurveText(curve, width));
-  }
-  return text;
-}
-
-Json AsJson(const Curves& curves, const Ranker::Options& ranker) {
-  Json refused = Json::array();
-  for (const auto& [trace, error] : curves.refused)
-    refused.push_back({{"trace", trace}, {"refused", error.Message()}});
-  return {{"rank_model", Name(ranker.model)},
-          {"half_life", HalfLife(ranker)},
-          {"llc_bytes", OrNull(ranker.llc_bytes)},
-          {"curves", CapacityCurvesJson(curves.told)},
-          {"traces_without", std::move(refused)}};
-}
-
-Result<CapacityCurve> CurveOf(const std::string& path, const EvaluationScope& scope,
-                              const ReplayOptions& options) {
+// Opens a trace under the name that the user gave, and has `tell` tell something of it.
+template <typename Told>
+Result<Told> OfFile(const std::string& path, const std::function<Result<Told>(Trace)>& tell) {
   Result<Trace> trace = OpenTraceFile(path);
-  if (!trace) return Fail(trace.error());
+  if (!trace) return Fail(std::move(trace.error()));
   trace->name = path;
-  trace->llc_bytes = options.ranker.llc_bytes;
-  trace->open = PartOf(std::move(trace->open), scope.ranges);
-  Result<CapacityCurve> curve = MakeCapacityCurve(
-      *trace,
-      {.weight = options.weight, .by = options.judge, .epochs = {}, .ranker = options.ranker});
-  if (!curve) return Fail(OfTrace(path, std::move(curve.error())));
-  return curve;
+  Result<Told> told = tell(*std::move(trace));
+  if (!told) return Fail(OfTrace(path, std::move(told.error())));
+  return told;
 }
 
 Result<int> TellCurves(const EvalOptions& options, Format format, const ReplayOptions& replay,
@@ -769,7 +198,8 @@ Result<int> TellCurves(const EvalOptions& options, Format format, const ReplayOp
   Curves curves;
   int exit_status = kDone;
   for (const std::string& path : options.traces) {
-    Result<CapacityCurve> curve = CurveOf(path, scope, replay);
+    Result<CapacityCurve> curve = OfFile<CapacityCurve>(
+        path, [&](Trace trace) { return CurveOf(std::move(trace), scope, replay); });
     if (curve) {
       exit_status = std::max(exit_status, WarnOfEnd(curve->totals.end, path, "evaluated"));
       curves.told.push_back(*std::move(curve));
@@ -782,11 +212,11 @@ Result<int> TellCurves(const EvalOptions& options, Format format, const ReplayOp
   const TextWidth width = OutputWidth(options.wide);
   switch (format) {
     case Format::kText:
-      return AnswerText(AsText(curves, width), width, exit_status);
+      return AnswerText(CurvesText(curves, width), width, exit_status);
     case Format::kJson:
-      return Answer(JsonText(AsJson(curves, replay.ranker)), exit_status);
+      return Answer(CurvesJson(curves, replay.ranker), exit_status);
     case Format::kCsv:
-      return Answer(CapacityCurvesCsv(curves.told), exit_status);
+      return Answer(CurvesCsv(curves), exit_status);
   }
   return exit_status;
 }
@@ -817,24 +247,27 @@ Result<int> Evaluate(const CLI::App& command, const EvalOptions& options) {
   Evaluation evaluation;
   int exit_status = kDone;
   for (const std::string& path : options.traces) {
-    const Result<int> status = EvaluateFile(path, *scope, *replay, evaluation);
-    if (status) {
-      exit_status = std::max(exit_status, *status);
+    const Status evaluated = OfFile<void>(path, [&](const Trace& trace) {
+      return EvaluateTrace(trace, *scope, *replay, evaluation);
+    });
+    if (evaluated) {
+      const StreamEnd& end = evaluation.ends.back().end;
+      exit_status = std::max(exit_status, WarnOfEnd(end, path, "replayed"));
       continue;
     }
-    if (options.traces.size() == 1) return Fail(status.error());
+    if (options.traces.size() == 1) return Fail(evaluated.error());
     // One bad file does not take the results of the others away.
-    exit_status = std::max(exit_status, ReportError(status.error()));
-    evaluation.ends.push_back({.trace = path, .end = {}, .refused = status.error()});
+    exit_status = std::max(exit_status, ReportError(evaluated.error()));
+    evaluation.ends.push_back({.trace = path, .end = {}, .refused = evaluated.error()});
   }
   const TextWidth width = OutputWidth(options.wide);
   switch (*format) {
     case Format::kText:
-      return AnswerText(AsText(evaluation, *replay, width), width, exit_status);
+      return AnswerText(EvaluationText(evaluation, *replay, width), width, exit_status);
     case Format::kJson:
-      return Answer(JsonText(AsJson(evaluation, *replay)), exit_status);
+      return Answer(EvaluationJson(evaluation, *replay), exit_status);
     case Format::kCsv:
-      return Answer(AsCsv(evaluation, *replay), exit_status);
+      return Answer(EvaluationCsv(evaluation, *replay), exit_status);
   }
   return exit_status;
 }

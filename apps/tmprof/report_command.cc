@@ -15,9 +15,9 @@
 
 #include "apps/command_line/parse_errors.h"
 #include "apps/command_line/terminal.h"
-#include "apps/tmprof/addresses.h"
 #include "apps/tmprof/cli.h"
 #include "base/host/node_list.h"
+#include "base/text/addresses.h"
 #include "proto/ledger_file.h"
 #include "proto/objects_file.h"
 #include "proto/trace.h"

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -19,6 +17,7 @@
 #include "base/text/option_fault.h"
 #include "proto/trace.h"
 #include "report/analysis/accuracy.h"
+#include "report/render/accuracy_views.h"
 
 namespace tmprof {
 namespace {
@@ -35,56 +34,6 @@ struct ScoreOptions {
   std::string format = "text";
   bool wide = false;
 };
-
-Json AsJson(const std::vector<AccuracyRow>& rows, const std::string& by, const StreamEnd& truth) {
-  Json results = Json::array();
-  for (const AccuracyRow& row : rows) {
-    results.push_back({{"rank", Name(row.rank)},
-                       {"k_pages", row.k.value()},
-                       {"precision", OrNull(row.precision)},
-                       {"recall", row.recall},
-                       {"coverage", row.coverage},
-                       {"coverage_of_ideal", row.coverage_of_ideal},
-                       {"spearman_rho", OrNull(row.spearman_rho)},
-                       {"kendall_tau_b", OrNull(row.kendall_tau_b)},
-                       {"phases", row.phases}});
-  }
-  return {{"by", by}, {"results", results}, {"truth", WithEnd(Json::object(), truth)}};
-}
-
-std::string AsCsv(const std::vector<AccuracyRow>& rows, const std::string& by) {
-  std::string text =
-      CsvLine({"rank", "k_pages", "precision", "recall", "coverage", "coverage_of_ideal", "phases",
-               "spearman_rho", "kendall_tau_b", "by"});
-  for (const AccuracyRow& row : rows) {
-    text += CsvLine({std::string(Name(row.rank)), std::to_string(row.k.value()),
-                     OrEmpty(row.precision, Exact), Exact(row.recall), Exact(row.coverage),
-                     Exact(row.coverage_of_ideal), std::to_string(row.phases),
-                     OrEmpty(row.spearman_rho, Exact), OrEmpty(row.kendall_tau_b, Exact), by});
-  }
-  return text;
-}
-
-std::string Correlation(double value) { return fmt::format("{:.3f}", value); }
-
-std::string AsText(const std::vector<AccuracyRow>& rows, const std::string& by, TextWidth width) {
-  TextTable table({{"rank", TextTable::Align::kLeft, TextTable::Importance::kKey},
-                   {"k pages"},
-                   {"precision@k"},
-                   {"recall@k"},
-                   {"coverage"},
-                   {"of ideal"},
-                   {"rho"},
-                   {"tau-b"},
-                   {"phases"}});
-  for (const AccuracyRow& row : rows) {
-    table.AddRow({std::string(Name(row.rank)), Grouped(row.k.value()),
-                  OrUnknown(row.precision, Percent), Percent(row.recall), Percent(row.coverage),
-                  Percent(row.coverage_of_ideal), OrUnknown(row.spearman_rho, Correlation),
-                  OrUnknown(row.kendall_tau_b, Correlation), std::to_string(row.phases)});
-  }
-  return fmt::format("rankings against true {}\n{}", by, table.Text(width));
-}
 
 Result<Truth> TruthFrom(const ScoreOptions& options) {
   const RankSource by = options.by == "misses" ? RankSource::kMisses : RankSource::kTruth;
@@ -135,12 +84,11 @@ Result<int> Score(const ScoreOptions& options) {
   const TextWidth width = OutputWidth(options.wide);
   switch (*format) {
     case Format::kText:
-      return AnswerText(AsText(outcome->rows, options.by, width), width, exit_status);
+      return AnswerText(AccuracyText(outcome->rows, options.by, width), width, exit_status);
     case Format::kJson:
-      return Answer(JsonText(WithEnd(AsJson(outcome->rows, options.by, truth->end), outcome->end)),
-                    exit_status);
+      return Answer(AccuracyJson(*outcome, options.by, truth->end), exit_status);
     case Format::kCsv:
-      return Answer(AsCsv(outcome->rows, options.by), exit_status);
+      return Answer(AccuracyCsv(outcome->rows, options.by), exit_status);
   }
   return exit_status;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/addresses.h"
+#include "base/text/addresses.h"
 
 #include <fmt/format.h>
 
