@@ -6,8 +6,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -21,6 +19,8 @@
 #include "apps/command_line/terminal.h"
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/record_session.h"
+#include "base/host/delayed_stops.h"
+#include "base/host/temporary_folder.h"
 #include "base/text/human_units.h"
 #include "base/unique_fd.h"
 #include "profiler/recording_outcome.h"
@@ -44,55 +44,6 @@ struct CurveOptions {
   std::string format = "text";
   bool wide = false;
   std::string png;
-};
-
-// Signals that ask to stop wait while this object is there: a recording takes those that come
-// before and while it runs, and the others act afterwards.
-class DelayedStops {
- public:
-  DelayedStops() {
-    sigset_t stops;
-    sigemptyset(&stops);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&stops, signal);
-    pthread_sigmask(SIG_BLOCK, &stops, &before_);
-  }
-  DelayedStops(const DelayedStops&) = delete;
-  DelayedStops& operator=(const DelayedStops&) = delete;
-  ~DelayedStops() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_{};
-};
-
-// A folder that is there for as long as this object is.
-class TemporaryFolder {
- public:
-  static Result<TemporaryFolder> Make() {
-    std::error_code error;
-    const fs::path parent = fs::temp_directory_path(error);
-    std::string path = (error ? fs::path("/tmp") : parent) / "tmprof-curve-XXXXXX";
-    if (mkdtemp(path.data()) == nullptr) {
-      return Fail(Refused("make a folder for the recording", path, errno,
-                          "set TMPDIR to a folder with room, or give the trace a name with -o"));
-    }
-    return TemporaryFolder(std::move(path));
-  }
-  TemporaryFolder(TemporaryFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  TemporaryFolder& operator=(TemporaryFolder&& other) noexcept {
-    std::swap(path_, other.path_);
-    return *this;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-
-  const fs::path& path() const { return path_; }
-
- private:
-  explicit TemporaryFolder(fs::path path) : path_(std::move(path)) {}
-
-  fs::path path_;
 };
 
 // "the recording is short: it was stopped after 3.2s instead of 10s"
@@ -144,8 +95,13 @@ Result<int> Curve(CurveOptions options) {
   std::optional<DelayedStops> delayed(std::in_place);  // the folder goes before a signal acts
   std::optional<TemporaryFolder> folder;
   if (record.output.empty()) {
-    Result<TemporaryFolder> made = TemporaryFolder::Make();
-    if (!made) return Fail(made.error());
+    Result<TemporaryFolder> made = TemporaryFolder::Make("tmprof-curve");
+    if (!made) {
+      Error error = std::move(made.error());
+      error.attempt = "make a folder for the recording";
+      error.advice += ", or give the trace a name with -o";
+      return Fail(std::move(error));
+    }
     folder = *std::move(made);
     record.output = folder->path() / kDefaultTrace;
   }

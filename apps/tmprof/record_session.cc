@@ -24,7 +24,6 @@
 
 #include "apps/command_line/freed_memory.h"
 #include "apps/command_line/messages.h"
-#include "apps/tmprof/trace_output.h"
 #include "base/host/cpu_identity.h"
 #include "base/host/node_topology.h"
 #include "base/host/own_cpus.h"
@@ -51,6 +50,7 @@
 #include "profiler/target_tracker.h"
 #include "profiler/tracker_coverage.h"
 #include "proto/trace_file.h"
+#include "proto/trace_output.h"
 
 namespace tmprof {
 namespace {
@@ -369,7 +369,7 @@ class RecordSession {
     if (!sources) return Fail(sources.error());
     for (const std::string& warning : sources->warnings) Warn(warning);
 
-    Result<TraceOutput> output = TraceOutput::Prepare(options_.output);
+    Result<TraceOutput> output = TraceOutput::Prepare(options_.output, Warn);
     if (!output) return Fail(output.error());
     Result<TraceWriter> writer =
         TraceWriter::Create(output->path(), DescribeSession(options_, *sources, clock_.Now()));
@@ -502,7 +502,7 @@ class RecordSession {
       if (arguments.error().system_error) exec_failure_ = arguments.error();
       return Fail(arguments.error());
     }
-    Result<TraceOutput> output = TraceOutput::Prepare(options_.output);
+    Result<TraceOutput> output = TraceOutput::Prepare(options_.output, Warn);
     if (!output) return Fail(output.error());
     Result<TraceWriter> writer = TraceWriter::Create(
         output->path(), DescribeSession(options_, ExactSettingsInForce(options_), start));

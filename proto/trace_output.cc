@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/tmprof/trace_output.h"
+#include "proto/trace_output.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,8 +11,6 @@
 #include <cerrno>
 #include <system_error>
 #include <utility>
-
-#include "apps/command_line/messages.h"
 
 namespace tmprof {
 namespace {
@@ -65,8 +63,8 @@ fs::path FreeNameBeside(const fs::path& file) {
 
 }  // namespace
 
-Result<TraceOutput> TraceOutput::Prepare(const fs::path& file) {
-  TraceOutput output(Followed(file));
+Result<TraceOutput> TraceOutput::Prepare(const fs::path& file, TellLeftover warn) {
+  TraceOutput output(Followed(file), std::move(warn));
   std::error_code failed;
   if (!fs::is_regular_file(output.path_, failed)) return output;
   if (auto status = output.MovePrevious(); !status) return Fail(std::move(status.error()));
@@ -103,7 +101,7 @@ Status TraceOutput::MovePrevious() {
 void TraceOutput::Keep() {
   std::error_code failed;
   if (older_ && !fs::remove(*older_, failed) && failed)
-    Warn(fmt::format("'{}' could not be removed: {}", older_->string(), failed.message()));
+    warn_(fmt::format("'{}' could not be removed: {}", older_->string(), failed.message()));
   older_.reset();
   old_.reset();
   previous_ = UniqueFd();
@@ -111,8 +109,8 @@ void TraceOutput::Keep() {
 
 void TraceOutput::Restore() {
   std::error_code failed;
-  const auto warn = [&failed](const fs::path& left, const char* what) {
-    if (failed) Warn(fmt::format("'{}' {}: {}", left.string(), what, failed.message()));
+  const auto warn = [this, &failed](const fs::path& left, const char* what) {
+    if (failed) warn_(fmt::format("'{}' {}: {}", left.string(), what, failed.message()));
   };
   if (old_) {
     fs::rename(*old_, path_, failed);  // over what was written

@@ -4,7 +4,10 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
@@ -16,8 +19,11 @@ namespace tmprof {
 // directly; a symbolic link is followed.
 class TraceOutput {
  public:
+  // Takes the message about a file that stays where it should not.
+  using TellLeftover = std::function<void(const std::string& message)>;
+
   // Fails where another recorder writes the file.
-  static Result<TraceOutput> Prepare(const std::filesystem::path& file);
+  static Result<TraceOutput> Prepare(const std::filesystem::path& file, TellLeftover warn);
 
   const std::filesystem::path& path() const { return path_; }  // to write to
 
@@ -27,10 +33,12 @@ class TraceOutput {
   void Restore();
 
  private:
-  explicit TraceOutput(std::filesystem::path path) : path_(std::move(path)) {}
+  TraceOutput(std::filesystem::path path, TellLeftover warn)
+      : path_(std::move(path)), warn_(std::move(warn)) {}
   Status MovePrevious();
 
   std::filesystem::path path_;
+  TellLeftover warn_;
   UniqueFd previous_;                           // holds its lock
   std::optional<std::filesystem::path> old_;    // the previous trace
   std::optional<std::filesystem::path> older_;  // the file that had its name
