@@ -6,7 +6,6 @@
 #include <sys/eventfd.h>
 
 #include <cerrno>
-#include <condition_variable>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
@@ -23,6 +22,7 @@
 #include "daemon/control/log.h"
 #include "daemon/control/metrics.h"
 #include "daemon/control/service_manager.h"
+#include "daemon/control/setting_requests.h"
 
 namespace tmprof {
 namespace {
@@ -33,13 +33,6 @@ constexpr std::chrono::seconds kPatience{4};
 
 // The service manager only shows it to those who ask.
 constexpr std::chrono::seconds kTellAgain{10};
-
-Error NotInForce(std::string reason, std::string advice) {
-  return {.attempt = "set",
-          .object = "the configuration",
-          .reason = std::move(reason),
-          .advice = std::move(advice)};
-}
 
 int Fatal(const Error& error, const Log& log) {
   log(LogLevel::kError, error.Message());
@@ -62,7 +55,7 @@ class Daemon {
   int Run() {
     const Status ended = ServeSessions();
     const std::scoped_lock lock(mutex_);
-    RefuseSettings("the daemon ends");
+    requests_.Refuse("the daemon ends");
     return ended ? EXIT_SUCCESS : Fatal(ended.error(), Log(config_.log));
   }
 
@@ -76,15 +69,15 @@ class Daemon {
       if (ran) {
         status_.refusal.reset();  // the fate of the next attempt is not known yet
         config_ = *std::exchange(next_, std::nullopt);
-        tried_ = asked_;
+        requests_.Try();
       } else if (before_) {
         TellRefusal(ran.error(), "goes on by the configuration before", log);
-        Answer(ran);
+        requests_.Answer(ran);
         config_ = *std::exchange(before_, std::nullopt);
         if (next_ && !next_is_from_file_) {  // set on top of what was refused
           next_.reset();
-          tried_ = asked_;
-          Answer(ran);
+          requests_.Try();
+          requests_.Answer(ran);
         }
       } else {
         return ran;
@@ -117,13 +110,13 @@ class Daemon {
       if (!started) return Fail(started.error());
       {
         const std::scoped_lock lock(mutex_);
-        Answer({});  // in case it is still read; the server's end waits for all who wait
-        RefuseSettings("the daemon answers at another socket from now on");
+        requests_.Answer({});  // in case it is still read; the server's end waits for all who wait
+        requests_.Refuse("the daemon answers at another socket from now on");
       }
       control_ = *std::move(started);
       served_socket_ = socket;
       const std::scoped_lock lock(mutex_);
-      refuses_settings_.reset();
+      requests_.TakeAgain();
     }
     if (metrics_move) {
       metrics_ = std::move(metrics);
@@ -171,7 +164,7 @@ class Daemon {
   bool ShouldEnd(PlacementSession& session, Log& log) {
     {
       const std::scoped_lock lock(mutex_);
-      Answer({});
+      requests_.Answer({});
     }
     KeepWatchdogQuiet();
     TellWhatItDoes();
@@ -200,7 +193,7 @@ class Daemon {
     {
       const std::scoped_lock lock(mutex_);
       config_ = *std::exchange(next_, std::nullopt);
-      tried_ = asked_;
+      requests_.Try();
     }
     manager_.Reloading(clock_.Now());
     Status adopted = OpenToQuestions();
@@ -220,8 +213,8 @@ class Daemon {
         config_ = before;
         if (!next_is_from_file_) next_.reset();  // set on top of what was refused
       }
-      if (!next_) tried_ = asked_;
-      Answer(adopted);
+      if (!next_) requests_.Try();
+      requests_.Answer(adopted);
     }
     if (adopted) return;
     if (const Status reopened = OpenToQuestions(); !reopened) {
@@ -255,8 +248,8 @@ class Daemon {
     const std::scoped_lock lock(mutex_);
     next_ = *std::move(config);
     next_is_from_file_ = true;
-    tried_ = asked_;
-    Answer(Fail(NotInForce("its file was read again meanwhile", "set it again")));
+    requests_.Try();
+    requests_.Answer(Fail(NotInForce("its file was read again meanwhile", "set it again")));
   }
 
   ControlHandlers Handlers() {
@@ -273,7 +266,7 @@ class Daemon {
   void Stop() {
     const std::scoped_lock lock(mutex_);
     stop_ = true;
-    RefuseSettings("the daemon ends");
+    requests_.Refuse("the daemon ends");
   }
 
   Status SetPaused(bool paused) {
@@ -292,32 +285,14 @@ class Daemon {
   // The settings hold for the next session, which begins at once, and until the file is read again.
   Status Set(const std::vector<Setting>& settings) {
     std::unique_lock lock(mutex_);
-    if (refuses_settings_) return Fail(NotInForce(*refuses_settings_, ""));
+    if (auto takes = requests_.Takes(); !takes) return takes;
     auto config = WithSettings(next_ ? *next_ : config_, settings);
     if (!config) return Fail(config.error());
     if (!next_) next_is_from_file_ = false;
     next_ = *std::move(config);
-    const std::uint64_t mine = ++asked_;
+    const std::uint64_t mine = requests_.Ask();
     (void)eventfd_write(wake_.get(), 1);
-    if (!answered_.wait_for(lock, kPatience, [&] { return answered_up_to_ >= mine; })) {
-      return Fail(NotInForce("it is not in force yet", "ask for the status"));
-    }
-    return answer_;
-  }
-
-  // To all whose settings are in the configuration that was tried, and who wait. The mutex is held.
-  void Answer(const Status& answer) {
-    if (answered_up_to_ == tried_) return;
-    answer_ = answer;
-    answered_up_to_ = tried_;
-    answered_.notify_all();
-  }
-
-  // Those that wait, and those to come. The mutex is held.
-  void RefuseSettings(std::string why) {
-    refuses_settings_ = std::move(why);
-    tried_ = asked_;
-    Answer(Fail(NotInForce(*refuses_settings_, "")));
+    return requests_.Wait(lock, mine, kPatience);
   }
 
   SignalQueue signals_;
@@ -334,18 +309,11 @@ class Daemon {
                                   // daemon's thread alone
   std::optional<std::string> file_;
   std::optional<Config> next_;
-  bool next_is_from_file_ = false;               // with what was set since
-  std::optional<std::string> refuses_settings_;  // why; nothing: it takes them
+  bool next_is_from_file_ = false;  // with what was set since
+  SettingRequests requests_;
   bool stop_ = false;
   bool paused_ = false;
   PlacementSession* session_ = nullptr;  // the one that runs
-  // Settings that were asked for, by number, up to which they are part of what is or was tried, and
-  // up to which they are answered.
-  std::uint64_t asked_ = 0;
-  std::uint64_t tried_ = 0;
-  std::uint64_t answered_up_to_ = 0;
-  Status answer_;
-  std::condition_variable answered_;
   // The last, as operators use all of the above.
   std::string served_socket_;
   std::optional<ListenAddress> served_metrics_;
