@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,28 +17,25 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "apps/command_line/freed_memory.h"
 #include "apps/command_line/messages.h"
-#include "base/host/cpu_identity.h"
-#include "base/host/node_topology.h"
 #include "base/host/own_cpus.h"
 #include "base/host/procfs.h"
 #include "base/host/signal_queue.h"
-#include "base/latency_gap.h"
 #include "base/text/format.h"
 #include "base/text/human_units.h"
-#include "base/version.h"
 #include "objects/commands/object_recorder.h"
 #include "objects/commands/own_libraries.h"
 #include "objects/commands/preloading.h"
 #include "objects/tracker/advice.h"
 #include "profiler/launched_command.h"
+#include "profiler/progress_line.h"
 #include "profiler/recorder.h"
 #include "profiler/recording_outcome.h"
+#include "profiler/session_description.h"
 #include "profiler/session_facts.h"
 #include "profiler/session_sources.h"
 #include "profiler/source_choice.h"
@@ -115,27 +111,6 @@ class Signals {
   std::optional<StopRequest> stop_request_;
 };
 
-// Returns "accessed bits 26m before, clock samples now"; empty: all was measured at this start.
-std::string CalibratedText(std::span<const SessionSources::FiguresAge> figures) {
-  const auto is_kept = [](const SessionSources::FiguresAge& one) { return one.age.has_value(); };
-  if (std::ranges::none_of(figures, is_kept)) return {};
-  std::string text;
-  for (const auto& [of, age] : figures) {
-    if (!text.empty()) text += ", ";
-    text += of;
-    if (!age) {
-      text += " now";
-    } else if (*age < std::chrono::minutes(1)) {
-      text +=
-          fmt::format(" {} before", FormatDuration(std::chrono::floor<std::chrono::seconds>(*age)));
-    } else {
-      text +=
-          fmt::format(" {} before", FormatDuration(std::chrono::floor<std::chrono::minutes>(*age)));
-    }
-  }
-  return text;
-}
-
 std::vector<Setting> SettingsInForce(const RecordOptions& options, const SessionSources& opened) {
   std::string sources;
   for (const std::string& name : options.sources.names)
@@ -206,105 +181,13 @@ std::vector<Setting> ExactSettingsInForce(const RecordOptions& options) {
   return settings;
 }
 
-// Adds the tiers of this machine, none where the kernel does not say, and how much longer an access
-// takes in each, if the firmware reports it of any.
-void DescribeTiers(TraceInfo& info) {
-  const Result<NodeTopology> topology = ReadNodeTopology();
-  if (!topology) return;
-  info.tiers = NodesByTier(*topology);
-  const LatencyGaps gaps = GapsOf(LatenciesOf(*topology, info.tiers), std::nullopt);
-  bool is_told = false;
-  for (std::size_t number = 2; number <= info.tiers.size(); ++number) {
-    is_told |= gaps.Of(Tier(static_cast<Tier::rep>(number))).basis == LatencyBasis::kFirmware;
-  }
-  if (!is_told) return;
-  for (Setting& setting : SettingsOf(gaps, info.tiers.size())) {
-    info.settings.push_back(std::move(setting));
-  }
-}
-
-TraceInfo DescribeSession(const RecordOptions& options, std::vector<Setting> settings,
-                          MonotonicTime start) {
-  utsname system{};
-  uname(&system);
-  TraceInfo info{.tool_version = std::string("tmprof ") + kVersion,
-                 .kernel_release = system.release,
-                 .cpu_model = ReadCpuIdentity().model,
-                 .cpus = std::thread::hardware_concurrency(),
-                 .wall_start = std::chrono::time_point_cast<std::chrono::system_clock::duration>(
-                     std::chrono::system_clock::now()),
-                 .start = start,
-                 .epoch_length = options.epoch,
-                 .calibration = {},
-                 .settings = std::move(settings),
-                 .tiers = {},
-                 .warnings = {}};
-  DescribeTiers(info);
-  return info;
-}
-
 TraceInfo DescribeSession(const RecordOptions& options, const SessionSources& sources,
                           MonotonicTime start) {
-  TraceInfo info = DescribeSession(options, SettingsInForce(options, sources), start);
+  TraceInfo info = DescribeSession(SettingsInForce(options, sources), options.epoch, start);
   info.calibration = sources.calibration;
   info.warnings = sources.warnings;
   return info;
 }
-
-// Adds up counts, some of which may be unknown.
-class KnownSum {
- public:
-  void Add(std::optional<std::uint64_t> count) {
-    if (count) {
-      sum_ += *count;
-    } else {
-      complete_ = false;
-    }
-  }
-  std::string Text() const {
-    if (complete_) return FormatCount(sum_);
-    return sum_ == 0 ? "unknown" : "at least " + FormatCount(sum_);
-  }
-
- private:
-  std::uint64_t sum_ = 0;
-  bool complete_ = true;
-};
-
-// One line on a terminal, rewritten each epoch.
-class Progress {
- public:
-  // `counted`: the role whose observations are shown.
-  explicit Progress(bool enabled, SourceRole counted = SourceRole::kSamples)
-      : enabled_(enabled), counted_(counted) {}
-
-  void Show(const EpochProfile& epoch) {
-    KnownSum samples;
-    for (const SourceStatus& source : epoch.sources) {
-      if (source.state == SourceState::kUnavailable) continue;
-      if (source.role == counted_) samples.Add(source.observations);
-      lost_.Add(source.lost);
-    }
-    if (!enabled_) return;
-    const double own_share =
-        std::chrono::duration<double>(epoch.profiler_cpu_time) / epoch.length() * 100;
-    SayWithoutWaiting(fmt::format(
-        "\repoch {:4}  page records {:>9}  {} {:>7}  lost {}  own CPU {:.1f} %\x1b[K", epoch.index,
-        FormatCount(epoch.pages.size()), what(), samples.Text(), lost_.Text(), own_share));
-  }
-
-  // Takes the line away.
-  void Close() const {
-    if (enabled_) SayWithoutWaiting("\r\x1b[K");
-  }
-
- private:
-  std::string_view what() const { return counted_ == SourceRole::kTruth ? "accesses" : "samples"; }
-
-  bool enabled_;
-  SourceRole counted_;
-  KnownSum lost_;
-};
 
 // Whoever lacks address space is told only that there was no memory.
 void WarnOfLimitedAddressSpace() {
@@ -365,7 +248,7 @@ class RecordSession {
     const bool on_terminal = isatty(STDERR_FILENO) == 1 && !options_.quiet;
     if (on_terminal) SayWithoutWaiting("preparing: loading BPF programs and measuring their costs");
     Result<SessionSources> sources = OpenSources(options_.sources);
-    if (on_terminal) SayWithoutWaiting("\r\x1b[K");
+    if (on_terminal) SayWithoutWaiting(ProgressLine::kErase);
     if (!sources) return Fail(sources.error());
     for (const std::string& warning : sources->warnings) Warn(warning);
 
@@ -380,7 +263,7 @@ class RecordSession {
     }
 
     if (on_terminal && options_.tells_settings) PrintSettings(*sources);
-    Progress progress(on_terminal);
+    ProgressLine progress;
     PollWaiter waiter;
     SessionFacts facts(procfs_);
     bool begun = false;  // before, a held child is a copy of this process
@@ -419,10 +302,11 @@ class RecordSession {
       if (auto status = writer->Write(epoch); !status) return status;
       facts.Add(epoch);
       if (coverage_) coverage_->Add(epoch);
-      progress.Show(epoch);
+      const std::string line = progress.After(epoch);
+      if (on_terminal) SayWithoutWaiting(line);
       return {};
     });
-    progress.Close();
+    if (on_terminal) SayWithoutWaiting(ProgressLine::kErase);
     facts.SeeLast(tracker.tracked());
     const RecordingOutcome outcome = Conclude(facts.Facts());
     const Status finished = writer->Finish(outcome);  // whatever has ended the recording
@@ -505,7 +389,7 @@ class RecordSession {
     Result<TraceOutput> output = TraceOutput::Prepare(options_.output, Warn);
     if (!output) return Fail(output.error());
     Result<TraceWriter> writer = TraceWriter::Create(
-        output->path(), DescribeSession(options_, ExactSettingsInForce(options_), start));
+        output->path(), DescribeSession(ExactSettingsInForce(options_), options_.epoch, start));
     if (!writer) {
       if (writer.error().system_error != EWOULDBLOCK) output->Restore();
       return Fail(writer.error());
@@ -516,15 +400,17 @@ class RecordSession {
     }
     output->Keep();
     starting_ = clock_.Now() - called;
-    Progress progress(isatty(STDERR_FILENO) == 1 && !options_.quiet, SourceRole::kTruth);
+    const bool on_terminal = isatty(STDERR_FILENO) == 1 && !options_.quiet;
+    ProgressLine progress(SourceRole::kTruth);
     SessionFacts facts(procfs_);
     Status written = WriteExactEpochs(*server, start, [&](const EpochProfile& epoch) -> Status {
       if (auto status = writer->Write(epoch); !status) return status;
       facts.Add(epoch);
-      progress.Show(epoch);
+      const std::string line = progress.After(epoch);
+      if (on_terminal) SayWithoutWaiting(line);
       return {};
     });
-    progress.Close();
+    if (on_terminal) SayWithoutWaiting(ProgressLine::kErase);
     const RecordingOutcome outcome = Conclude(facts.Facts());
     const Status finished = writer->Finish(outcome);
     if (!written) return written;
