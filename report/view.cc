@@ -10,8 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "objects/analysis/objects.h"
-#include "objects/analysis/traced_objects.h"
 #include "proto/replaced_file.h"
 #include "report/analysis/capacity_curve.h"
 #include "report/analysis/cdf.h"
@@ -22,43 +20,13 @@
 #include "report/analysis/nodes.h"
 #include "report/analysis/summary.h"
 #include "report/analysis/working_set.h"
+#include "report/view_parts.h"
 
 namespace tmprof {
 namespace {
 
 constexpr std::size_t kPictureColumns = 240;
 constexpr std::size_t kPictureRows = 200;
-
-template <typename Data, typename Text, typename ToJson, typename ToCsv>
-std::string Spell(const Data& data, const ViewOptions& options, Format format, Text text,
-                  ToJson json, ToCsv csv) {
-  switch (format) {
-    case Format::kText:
-      return text(data, options.table_columns);
-    case Format::kJson:
-      return json(data);
-    case Format::kCsv:
-      return csv(data);
-  }
-  return {};
-}
-
-// Refuses chosen epochs if the file has none of them.
-Status RequireEpochs(std::uint64_t found, const EpochRange& chosen, std::string_view file) {
-  if (chosen.IsAll() || found > 0) return {};
-  const bool open = chosen.end == EpochRange{}.end;
-  return Fail(BadInput(
-      "show epochs", fmt::format("{}:{}", chosen.first, open ? "" : fmt::format("{}", chosen.end)),
-      fmt::format("the {} has none of them", file), "without --epochs, all that it has are shown"));
-}
-
-// Refuses a chosen process that was not profiled.
-template <typename Pids>
-Status RequireProcess(const std::optional<Pid>& chosen, const Pids& profiled) {
-  if (!chosen || profiled.contains(*chosen)) return {};
-  return Fail(BadInput("show process", fmt::format("PID {}", chosen->value()),
-                       "it was not profiled in these epochs", "the summary lists the targets"));
-}
 
 // Refuses chosen epochs and processes that the trace does not have.
 Status RequireChosen(const TraceTotals& totals, const ViewOptions& options) {
@@ -75,35 +43,38 @@ Result<Rendered> RenderSummary(const Trace& trace, const ViewOptions& options, F
   if (auto chosen = RequireChosen(summary->coverage.totals, options); !chosen) {
     return Fail(chosen.error());
   }
-  return Rendered{.output = Spell(*summary, options, format, SummaryText, SummaryJson, SummaryCsv),
+  return Rendered{.output = Spell(*summary, options.table_columns, format, SummaryText, SummaryJson,
+                                  SummaryCsv),
                   .png = std::nullopt,
                   .end = summary->coverage.totals.end};
 }
 
 Result<Rendered> RenderHot(const Trace& trace, const ViewOptions& options, Format format,
                            bool /*with_png*/) {
-  if (Status known = options.counts.RequireProcesses(trace); !known) return Fail(known.error());
-  const Trace joined = options.counts.empty() ? trace : options.counts.Beside(trace);
+  const Result<Trace> with_objects =
+      options.annotator != nullptr ? options.annotator->Join(trace) : trace;
+  if (!with_objects) return Fail(with_objects.error());
   const HotOptions wanted{.model = options.model,
                           .weight = options.weight,
                           .by = options.by,
                           .epochs = options.epochs,
                           .pid = options.pid,
                           .limit = options.limit,
-                          .object = options.object};
+                          .object = options.object,
+                          .annotator = options.annotator};
   if (options.hot_group) {
-    const Result<HotGroups> groups = MakeHotGroups(joined, wanted, *options.hot_group);
+    const Result<HotGroups> groups = MakeHotGroups(*with_objects, wanted, *options.hot_group);
     if (!groups) return Fail(groups.error());
     if (auto chosen = RequireChosen(groups->totals, options); !chosen) return Fail(chosen.error());
-    return Rendered{
-        .output = Spell(*groups, options, format, HotGroupsText, HotGroupsJson, HotGroupsCsv),
-        .png = std::nullopt,
-        .end = groups->totals.end};
+    return Rendered{.output = Spell(*groups, options.table_columns, format, HotGroupsText,
+                                    HotGroupsJson, HotGroupsCsv),
+                    .png = std::nullopt,
+                    .end = groups->totals.end};
   }
-  const Result<HotList> list = MakeHotList(joined, wanted);
+  const Result<HotList> list = MakeHotList(*with_objects, wanted);
   if (!list) return Fail(list.error());
   if (auto chosen = RequireChosen(list->totals, options); !chosen) return Fail(chosen.error());
-  return Rendered{.output = Spell(*list, options, format, HotText, HotJson, HotCsv),
+  return Rendered{.output = Spell(*list, options.table_columns, format, HotText, HotJson, HotCsv),
                   .png = std::nullopt,
                   .end = list->totals.end};
 }
@@ -113,10 +84,10 @@ Result<Rendered> RenderCoverage(const Trace& trace, const ViewOptions& options, 
   const Result<Coverage> coverage = MakeCoverage(trace, options.epochs);
   if (!coverage) return Fail(coverage.error());
   if (auto chosen = RequireChosen(coverage->totals, options); !chosen) return Fail(chosen.error());
-  return Rendered{
-      .output = Spell(*coverage, options, format, CoverageText, CoverageJson, CoverageCsv),
-      .png = std::nullopt,
-      .end = coverage->totals.end};
+  return Rendered{.output = Spell(*coverage, options.table_columns, format, CoverageText,
+                                  CoverageJson, CoverageCsv),
+                  .png = std::nullopt,
+                  .end = coverage->totals.end};
 }
 
 Result<Rendered> RenderHeatmap(const Trace& trace, const ViewOptions& options, Format format,
@@ -149,7 +120,8 @@ Result<Rendered> RenderHeatmap(const Trace& trace, const ViewOptions& options, F
   const auto to_text = [&](const Heatmap& map, TextWidth /*tables*/) {
     return HeatmapText(map, options.text_columns);
   };
-  rendered.output = Spell(*heatmap, options, format, to_text, HeatmapJson, HeatmapCsv);
+  rendered.output =
+      Spell(*heatmap, options.table_columns, format, to_text, HeatmapJson, HeatmapCsv);
   rendered.end = heatmap->totals.end;
   if (with_png) {
     const Result<Heatmap> picture = make(kPictureColumns, kPictureRows);
@@ -173,7 +145,7 @@ Result<Rendered> RenderCdf(const Trace& trace, const ViewOptions& options, Forma
   const auto to_text = [&](const Cdf& data, TextWidth tables) {
     return CdfText(data, options.text_columns, tables);
   };
-  rendered.output = Spell(*cdf, options, format, to_text, CdfJson, CdfCsv);
+  rendered.output = Spell(*cdf, options.table_columns, format, to_text, CdfJson, CdfCsv);
   if (with_png) {
     Result<std::string> png = CdfPng(*cdf);
     if (!png) return Fail(std::move(png.error()));
@@ -189,8 +161,8 @@ Result<Rendered> RenderCapacityCurve(const Trace& trace, const ViewOptions& opti
   if (!curve) return Fail(curve.error());
   if (auto chosen = RequireChosen(curve->totals, options); !chosen) return Fail(chosen.error());
   Rendered rendered{.png = std::nullopt, .end = curve->totals.end};
-  rendered.output =
-      Spell(*curve, options, format, CapacityCurveText, CapacityCurveJson, CapacityCurveCsv);
+  rendered.output = Spell(*curve, options.table_columns, format, CapacityCurveText,
+                          CapacityCurveJson, CapacityCurveCsv);
   if (with_png) {
     Result<std::string> png = CapacityCurvePng(*curve);
     if (!png) return Fail(std::move(png.error()));
@@ -207,7 +179,8 @@ Result<Rendered> RenderWorkingSet(const Trace& trace, const ViewOptions& options
   if (!set) return Fail(set.error());
   if (auto chosen = RequireChosen(set->totals, options); !chosen) return Fail(chosen.error());
   Rendered rendered{.png = std::nullopt, .end = set->totals.end};
-  rendered.output = Spell(*set, options, format, WorkingSetText, WorkingSetJson, WorkingSetCsv);
+  rendered.output =
+      Spell(*set, options.table_columns, format, WorkingSetText, WorkingSetJson, WorkingSetCsv);
   if (with_png) {
     Result<std::string> png = WorkingSetPng(*set);
     if (!png) return Fail(std::move(png.error()));
@@ -225,9 +198,10 @@ Result<Rendered> RenderNodes(const Trace& trace, const ViewOptions& options, For
                                                         .pid = options.pid});
   if (!nodes) return Fail(nodes.error());
   if (auto chosen = RequireChosen(nodes->totals, options); !chosen) return Fail(chosen.error());
-  return Rendered{.output = Spell(*nodes, options, format, NodesText, NodesJson, NodesCsv),
-                  .png = std::nullopt,
-                  .end = nodes->totals.end};
+  return Rendered{
+      .output = Spell(*nodes, options.table_columns, format, NodesText, NodesJson, NodesCsv),
+      .png = std::nullopt,
+      .end = nodes->totals.end};
 }
 
 Result<Rendered> RenderMoves(LedgerReader& ledger, const ViewOptions& options, Format format) {
@@ -236,64 +210,10 @@ Result<Rendered> RenderMoves(LedgerReader& ledger, const ViewOptions& options, F
   if (Status epochs = RequireEpochs(summary.epochs, options.epochs, "ledger"); !epochs) {
     return Fail(epochs.error());
   }
-  return Rendered{.output = Spell(summary, options, format, MovesText, MovesJson, MovesCsv),
-                  .png = std::nullopt,
-                  .end = summary.end};
-}
-
-Result<Rendered> RenderObjects(ObjectsReader& objects, std::string file, const ViewOptions& options,
-                               Format format) {
-  ObjectsReport report = MakeObjects(objects, std::move(file), options.objects_by, options.limit);
-  Rendered rendered{.png = std::nullopt, .end = report.end};
-  if (options.folded) rendered.folded = ObjectsFolded(report);
-  if (options.limit) LimitRows(report, *options.limit);
-  rendered.output = Spell(report, options, format, ObjectsText, ObjectsJson, ObjectsCsv);
-  return rendered;
-}
-
-// Refuses a page of which nothing is known. A page that was not observed is accepted if something
-// is known to have been there.
-Status RequirePage(const TracedObjects& objects) {
-  const std::optional<Vpn>& page = objects.options.page;
-  if (!page || objects.page_observed || !objects.rows.empty()) return {};
-  return Fail(BadInput("show page", Address(*page),
-                       "it was not observed in these epochs, and nothing is known to have been "
-                       "allocated there",
-                       "'--view hot' lists pages that were, '--view objects --by object' what was "
-                       "allocated"));
-}
-
-Result<Rendered> RenderTracedObjects(const Trace& trace, const ViewOptions& options, Format format,
-                                     bool /*with_png*/) {
-  if (Status known = options.counts.RequireProcesses(trace); !known) return Fail(known.error());
-  const bool is_counted = !options.counts.empty();
-  Result<TracedObjects> objects =
-      MakeTracedObjects(is_counted ? options.counts.Beside(trace) : trace,
-                        {.by = options.objects_by,
-                         .weight = options.weight,
-                         .epochs = options.epochs,
-                         .pid = options.pid,
-                         .page = options.page,
-                         .limit = is_counted ? std::nullopt : options.limit,
-                         .tier2 = options.tier2});
-  if (!objects) return Fail(objects.error());
-  if (is_counted) {
-    options.counts.Count(*objects);
-    if (options.limit && *options.limit < objects->rows.size())
-      objects->rows.resize(*options.limit);
-  }
-  if (Status epochs = RequireEpochs(objects->epochs, options.epochs, "trace"); !epochs) {
-    return Fail(epochs.error());
-  }
-  if (Status found = RequireProcess(options.pid, objects->seen); !found) {
-    return Fail(found.error());
-  }
-  if (Status known = RequirePage(*objects); !known) return Fail(known.error());
-  Rendered rendered{.png = std::nullopt, .end = objects->end};
-  if (options.folded) rendered.folded = TracedObjectsFolded(*objects);
-  rendered.output =
-      Spell(*objects, options, format, TracedObjectsText, TracedObjectsJson, TracedObjectsCsv);
-  return rendered;
+  return Rendered{
+      .output = Spell(summary, options.table_columns, format, MovesText, MovesJson, MovesCsv),
+      .png = std::nullopt,
+      .end = summary.end};
 }
 
 constexpr std::string_view kEpochsReads[] = {"epochs"};
@@ -307,10 +227,8 @@ constexpr std::string_view kWorkingSetReads[] = {"by", "rates", "pid", "epochs"}
 constexpr std::string_view kNodesReads[] = {"by",  "rank-weight", "rank-model",
                                             "pid", "epochs",      "llc"};
 constexpr std::string_view kMovesReads[] = {"ping-pong", "epochs"};
-constexpr std::string_view kObjectsReads[] = {"by",  "rank-weight", "limit",  "folded", "page",
-                                              "pid", "epochs",      "counts", "tier2",  "llc"};
 
-constexpr std::array kViews = {
+const std::array kViews = {
     View{.name = "summary",
          .description = "what the trace holds, which sources made it, what it cost",
          .reads = kEpochsReads,
@@ -361,14 +279,6 @@ constexpr std::array kViews = {
          .reads = kMovesReads,
          .has_png = false,
          .render_ledger = RenderMoves},
-    View{.name = "objects",
-         .description =
-             "by what was allocated: of a trace, estimated accesses; of an object profile, "
-             "counted ones",
-         .reads = kObjectsReads,
-         .has_png = false,
-         .render = RenderTracedObjects,
-         .render_objects = RenderObjects},
 };
 
 }  // namespace
@@ -379,9 +289,9 @@ namespace {
 
 // "hot, heatmap, cdf"
 template <typename Is>
-std::string NamesOfViews(Is is) {
+std::string NamesOfViews(Is is, std::span<const View> views = kViews) {
   std::string names;
-  for (const View& view : kViews) {
+  for (const View& view : views) {
     if (!is(view)) continue;
     if (!names.empty()) names += ", ";
     names += view.name;
@@ -391,9 +301,9 @@ std::string NamesOfViews(Is is) {
 
 }  // namespace
 
-std::vector<std::string_view> OptionsOfViews() {
+std::vector<std::string_view> OptionsOfViews(std::span<const View> views) {
   std::vector<std::string_view> names;
-  for (const View& view : kViews) {
+  for (const View& view : views) {
     for (const std::string_view name : view.reads) {
       if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     }
@@ -401,17 +311,18 @@ std::vector<std::string_view> OptionsOfViews() {
   return names;
 }
 
-std::string ViewsThatRead(std::string_view option) {
-  return NamesOfViews([option](const View& view) {
+std::string ViewsThatRead(std::string_view option, std::span<const View> views) {
+  const auto reads = [option](const View& view) {
     return std::ranges::find(view.reads, option) != view.reads.end();
-  });
+  };
+  return NamesOfViews(reads, views);
 }
 
-Result<const View*> FindView(std::string_view name) {
-  const auto found = std::ranges::find(kViews, name, &View::name);
-  if (found != kViews.end()) return &*found;
+Result<const View*> FindView(std::string_view name, std::span<const View> views) {
+  const auto found = std::ranges::find(views, name, &View::name);
+  if (found != views.end()) return &*found;
   return Fail(BadInput("choose a view", std::string(name), "no such view",
-                       "use one of " + NamesOfViews([](const View&) { return true; })));
+                       "use one of " + NamesOfViews([](const View&) { return true; }, views)));
 }
 
 Status RequirePicture(const View& view) {
@@ -436,28 +347,28 @@ Status RequireOf(const View& view, std::optional<RankSource> by, RankModel model
 }
 
 Error OfAnotherFile(const View& view, std::string_view file) {
-  const std::string_view its_own = view.render != nullptr          ? "a trace"
-                                   : view.render_ledger != nullptr ? "a ledger"
-                                                                   : "an object profile";
+  const std::string_view its_own = view.render != nullptr ? "a trace" : "a ledger";
   return BadInput("show view", std::string(view.name),
                   fmt::format("it is of {}, not of {}", its_own, file));
 }
 
 }  // namespace
 
+Result<Rendered> RenderView(const View& view, const Trace& trace, const ViewOptions& options,
+                            Format format, bool with_png) {
+  if (view.render == nullptr) return Fail(OfAnotherFile(view, "a trace"));
+  if (with_png) {
+    if (Status picture = RequirePicture(view); !picture) return Fail(picture.error());
+  }
+  if (Status known = RequireOf(view, options.by, options.model); !known) return Fail(known.error());
+  return view.render(trace, options, format, with_png);
+}
+
 Result<Rendered> RenderView(std::string_view name, const Trace& trace, const ViewOptions& options,
                             Format format, bool with_png) {
   const Result<const View*> view = FindView(name);
   if (!view) return Fail(view.error());
-  if ((*view)->render == nullptr) {
-    return Fail(OfAnotherFile(**view, "a trace"));
-  }
-  if (with_png) {
-    if (Status picture = RequirePicture(**view); !picture) return Fail(picture.error());
-  }
-  if (Status known = RequireOf(**view, options.by, options.model); !known)
-    return Fail(known.error());
-  return (*view)->render(trace, options, format, with_png);
+  return RenderView(**view, trace, options, format, with_png);
 }
 
 Result<Rendered> RenderLedgerView(std::string_view name, LedgerReader& ledger,
@@ -468,16 +379,6 @@ Result<Rendered> RenderLedgerView(std::string_view name, LedgerReader& ledger,
     return Fail(OfAnotherFile(**view, "a ledger"));
   }
   return (*view)->render_ledger(ledger, options, format);
-}
-
-Result<Rendered> RenderObjectsView(std::string_view name, ObjectsReader& objects, std::string file,
-                                   const ViewOptions& options, Format format) {
-  const Result<const View*> view = FindView(name);
-  if (!view) return Fail(view.error());
-  if ((*view)->render_objects == nullptr) {
-    return Fail(OfAnotherFile(**view, "an object profile"));
-  }
-  return (*view)->render_objects(objects, std::move(file), options, format);
 }
 
 Status WriteFile(const std::filesystem::path& path, std::string_view bytes) {

@@ -10,16 +10,17 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "apps/command_line/parse_errors.h"
 #include "apps/command_line/terminal.h"
 #include "apps/tmprof/cli.h"
+#include "apps/tmprof/reported_objects.h"
 #include "base/host/node_list.h"
 #include "base/text/addresses.h"
 #include "proto/ledger_file.h"
-#include "proto/objects_file.h"
 #include "proto/trace.h"
 #include "report/view.h"
 
@@ -40,7 +41,6 @@ struct ReportOptions {
   std::string format = "text";
   bool wide = false;
   std::string png;
-  std::string folded;
   std::uint64_t limit = 20;
   std::optional<int> pid;
   std::string epochs;
@@ -48,12 +48,9 @@ struct ReportOptions {
   std::string style = "auto";
   std::string rates = fmt::format("{}", fmt::join(WorkingSetOptions{}.rates, ","));
   bool raw = false;
-  std::string page;
-  std::string object;
-  std::vector<std::string> counts;
-  std::string tier2;
   std::uint64_t ping_pong = kPingPongEpochs;
   std::optional<std::uint64_t> llc_bytes;  // nullopt: no cache is modelled
+  ReportedObjects objects;
 };
 
 // Refuses "inf", "nan" and an empty item, too.
@@ -99,23 +96,16 @@ Result<EpochRange> ParseEpochs(const std::string& text) {
   return range;
 }
 
-// "2,3" or "2-3", as the kernel writes lists of nodes.
-Result<std::vector<NodeId>> ParseNodes(const std::string& text) {
-  std::optional<std::vector<NodeId>> nodes = ParseNodeList(text);
-  if (nodes && !nodes->empty()) return *std::move(nodes);
-  return Fail(BadInput("use option", "--tier2 " + text, "it is not a list of NUMA nodes",
-                       "write 2,3 or 2-3"));
-}
-
 constexpr std::array kGroups = {"mapping", "process", "object", "file"};
 
 bool IsGroup(const std::string& name) { return std::ranges::count(kGroups, name) > 0; }
 
 // The check of --by. It lets the groups pass, which RefuseGroupAsEvidence() refuses by a better
 // message.
-CLI::Validator EvidenceCheck() {
-  CLI::Validator evidence = OneOf(
-      {"references", "samples", "combined", "memory", "truth", "misses", "site", "type", "object"});
+CLI::Validator EvidenceCheck(const std::vector<std::string>& more) {
+  std::vector<std::string> words{"references", "samples", "combined", "memory", "truth", "misses"};
+  words.insert(words.end(), more.begin(), more.end());
+  CLI::Validator evidence = OneOf(std::move(words));
   std::string description = evidence.get_description();
   return {[evidence = std::move(evidence)](std::string& by) {
             return IsGroup(by) ? std::string() : evidence(by);
@@ -133,14 +123,14 @@ Status RefuseGroupAsEvidence(const std::string& by, bool by_objects) {
 }
 
 // An option that the view does not read would be passed over in silence.
-Status RequireRead(const CLI::App& command, const View& view) {
-  for (const std::string_view option : OptionsOfViews()) {
+Status RequireRead(const CLI::App& command, const View& view, std::span<const View> views) {
+  for (const std::string_view option : OptionsOfViews(views)) {
     const std::string flag = fmt::format("--{}", option);
     if (command.count(flag) == 0 || std::ranges::find(view.reads, option) != view.reads.end()) {
       continue;
     }
     return Fail(BadInput("use option", flag, fmt::format("the {} view does not read it", view.name),
-                         "these do: " + ViewsThatRead(option)));
+                         "these do: " + ViewsThatRead(option, views)));
   }
   return {};
 }
@@ -168,59 +158,32 @@ Result<int> ReportLedger(const CLI::App& command, const ReportOptions& options, 
   return AnswerAs(*rendered, view_options, format, exit_status);
 }
 
-// Options of traces that an object profile does not have.
-Status RequireOfObjectProfile(const CLI::App& command, const ReportOptions& options) {
-  for (const auto& [option, given] :
-       {std::pair("--pid", options.pid.has_value()), std::pair("--epochs", !options.epochs.empty()),
-        std::pair("--page", !options.page.empty()), std::pair("--tier2", !options.tier2.empty()),
-        std::pair("--llc", options.llc_bytes.has_value()),
-        std::pair("--rank-weight", command.count("--rank-weight") > 0)}) {
-    if (given) {
-      return Fail(BadInput("use option", option, "an object profile is of one process as it ended",
-                           "it is for traces of 'tmprof record --objects'"));
-    }
-  }
-  return {};
-}
-
-Result<int> ReportObjects(const CLI::App& command, const ReportOptions& options, const View& view,
+Result<int> ReportProfile(const CLI::App& command, const ReportOptions& options, const View& view,
                           const ViewOptions& view_options, Format format) {
-  if (auto status = RequireOfObjectProfile(command, options); !status) return Fail(status.error());
   if (!options.png.empty()) {
     if (auto status = RequirePicture(view); !status) return Fail(status.error());
   }
-  if (!options.folded.empty()) {
-    if (auto status = RefuseToOverwrite(std::filesystem::path(options.trace), options.folded);
-        !status) {
-      return Fail(status.error());
-    }
-  }
-  Result<ObjectsReader> objects = ObjectsReader::Open(options.trace);
-  if (!objects) return Fail(ExplainRefusal(objects.error(), options.trace));
-  const Result<Rendered> rendered = RenderObjectsView(
-      view.name, *objects, std::filesystem::path(options.trace).filename().string(), view_options,
-      format);
+  const Result<Rendered> rendered =
+      options.objects.RenderProfile(command, options.trace, view_options, format);
   if (!rendered) return Fail(rendered.error());
   const int exit_status = WarnOfObjectsEnd(rendered->end, options.trace, "reported");
   if (rendered->folded) {
-    if (auto status = WriteFile(options.folded, *rendered->folded); !status)
+    if (auto status = WriteFile(options.objects.folded(), *rendered->folded); !status)
       return Fail(status.error());
   }
   return AnswerAs(*rendered, view_options, format, exit_status);
 }
 
-Result<int> Report(const CLI::App& command, const ReportOptions& options) {
-  const Result<const View*> view = FindView(options.view);
+Result<int> Report(const CLI::App& command, ReportOptions& options) {
+  const std::span<const View> views = options.objects.views();
+  const Result<const View*> view = FindView(options.view, views);
   if (!view) return Fail(view.error());
-  if (auto status = RequireRead(command, **view); !status) return Fail(status.error());
+  if (auto status = RequireRead(command, **view, views); !status) return Fail(status.error());
   const Result<Format> format = ParseFormat(options.format);
   if (!format) return Fail(format.error());
-  const bool by_objects = (*view)->render_objects != nullptr;
+  const bool by_objects = !(*view)->by_evidence;
   if (auto status = RefuseGroupAsEvidence(options.by, by_objects); !status)
     return Fail(status.error());
-  const Result<ObjectsBy> objects_by =
-      by_objects && !options.by.empty() ? ParseObjectsBy(options.by) : ObjectsBy::kSite;
-  if (!objects_by) return Fail(objects_by.error());
   const Result<std::optional<RankSource>> by =
       by_objects ? std::nullopt : ParseRankSourceIfAny(options.by);
   if (!by) return Fail(by.error());
@@ -249,8 +212,6 @@ Result<int> Report(const CLI::App& command, const ReportOptions& options) {
                            .wss_rates = *std::move(rates),
                            .heatmap_raw = options.raw,
                            .ping_pong_epochs = options.ping_pong,
-                           .objects_by = *objects_by,
-                           .folded = !options.folded.empty(),
                            .text_columns = OutputWidth().value_or(kColumnsOfFile),
                            .table_columns = OutputWidth(options.wide)};
   if (!options.group.empty()) {
@@ -276,63 +237,37 @@ Result<int> Report(const CLI::App& command, const ReportOptions& options) {
     view_options.heatmap_style = *style;
   }
 
-  if (!options.page.empty()) {
-    const Result<std::uint64_t> address = ParseAddress("--page", options.page);
-    if (!address) return Fail(address.error());
-    view_options.page = VpnOfAddress(*address);
-  }
-  if (!options.object.empty()) {
-    const Result<std::uint64_t> address = ParseAddress("--object", options.object);
-    if (!address) return Fail(address.error());
-    view_options.object = *address;
-  }
-
-  if (!options.tier2.empty()) {
-    Result<std::vector<NodeId>> nodes = ParseNodes(options.tier2);
-    if (!nodes) return Fail(std::move(nodes.error()));
-    view_options.tier2 = *std::move(nodes);
-  }
-
-  int counts_status = kDone;
-  for (const std::string& file : options.counts) {
-    const Result<StreamEnd> end = view_options.counts.Add(file);
-    if (!end) return Fail(end.error());
-    counts_status = std::max(counts_status, WarnOfObjectsEnd(*end, file, "reported"));
-  }
-  if (view_options.counts.MayCountTwice()) WarnOfCountingTwice();
+  const Result<int> objects_status =
+      options.objects.Read(by_objects ? options.by : std::string(), view_options);
+  if (!objects_status) return Fail(objects_status.error());
 
   if ((*view)->render_ledger != nullptr) {
     return ReportLedger(command, options, **view, view_options, *format);
   }
-  if (by_objects && IsObjectProfile(options.trace)) {
-    if (!options.counts.empty()) {
-      return Fail(BadInput("use option", "--counts",
-                           "it is for a trace, and FILE has counts itself",
-                           "name the trace as FILE"));
-    }
-    return ReportObjects(command, options, **view, view_options, *format);
+  if (options.objects.IsProfile(**view, options.trace)) {
+    return ReportProfile(command, options, **view, view_options, *format);
   }
   Result<Trace> trace = OpenTraceFile(options.trace);
   if (!trace) return Fail(trace.error());
   trace->llc_bytes = options.llc_bytes;
-  for (const std::string& output : {options.png, options.folded}) {
+  for (const std::string& output : {options.png, options.objects.folded()}) {
     if (output.empty()) continue;
     if (auto status = RefuseToOverwrite(*trace, output); !status) return Fail(status.error());
-    for (const std::string& file : options.counts) {
+    for (const std::string& file : options.objects.counts()) {
       const Status other = RefuseToOverwrite(std::filesystem::path(file), output);
       if (!other) return Fail(other.error());
     }
   }
   const Result<Rendered> rendered =
-      RenderView(options.view, *trace, view_options, *format, !options.png.empty());
+      RenderView(**view, *trace, view_options, *format, !options.png.empty());
   if (!rendered) return Fail(rendered.error());
   const int exit_status =
-      std::max(counts_status, WarnOfEnd(rendered->end, options.trace, "reported"));
+      std::max(*objects_status, WarnOfEnd(rendered->end, options.trace, "reported"));
   if (rendered->png) {
     if (auto status = WriteFile(options.png, *rendered->png); !status) return Fail(status.error());
   }
   if (rendered->folded) {
-    if (auto status = WriteFile(options.folded, *rendered->folded); !status)
+    if (auto status = WriteFile(options.objects.folded(), *rendered->folded); !status)
       return Fail(status.error());
   }
   return AnswerAs(*rendered, view_options, *format, exit_status);
@@ -352,7 +287,7 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
       ->capture_default_str();
   std::vector<std::string> views;
   std::string list = "Views:";
-  for (const View& view : Views()) {
+  for (const View& view : options->objects.views()) {
     views.emplace_back(view.name);
     list += fmt::format("\n  {}  {}", view.name, view.description);
   }
@@ -360,10 +295,10 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
       ->type_name("VIEW")
       ->check(OneOf(views))
       ->capture_default_str();
-  const auto of_views = [](std::string_view option, std::string_view description,
-                           std::string_view details = {}) {
+  const auto of_views = [&](std::string_view option, std::string_view description,
+                            std::string_view details = {}) {
     return fmt::format("{}\n{}{}Views that read it: {}.", description, details,
-                       details.empty() ? "" : " ", ViewsThatRead(option));
+                       details.empty() ? "" : " ", ViewsThatRead(option, options->objects.views()));
   };
   AddFormat(*command, options->format);
   AddWide(*command, options->wide);
@@ -386,14 +321,14 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
       ->capture_default_str()
       ->group(group);
   AddRankWeight(*command, options->rank_weight,
-                "views that read it: " + ViewsThatRead("rank-weight"))
+                "views that read it: " + ViewsThatRead("rank-weight", options->objects.views()))
       ->group(group);
   command
       ->add_option(
           "--by", options->by,
           of_views("by", "Evidence to use instead of --rank-weight",
                    "The objects view takes site, type or object, which says what a row is of."))
-      ->check(EvidenceCheck())
+      ->check(EvidenceCheck(options->objects.by_words()))
       ->group(group);
   AddRankModel(*command, options->rank_model)->group(group);
   command
@@ -420,34 +355,7 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
       ->type_name("RATE,...")
       ->capture_default_str()
       ->group(group);
-  command
-      ->add_option("--page", options->page,
-                   of_views("page", "Show the page with this address, and its objects"))
-      ->type_name("ADDRESS")
-      ->group(group);
-  command
-      ->add_option("--object", options->object,
-                   of_views("object", "Show the pages of the object that has this address"))
-      ->type_name("ADDRESS")
-      ->group(group);
-  command
-      ->add_option("--counts", options->counts,
-                   of_views("counts", "Object profiles of recorded processes, built by 'tmprof cc'",
-                            "The view adds what they counted of each object, and where that lay."))
-      ->type_name("FILE")
-      ->group(group);
-  command
-      ->add_option("--folded", options->folded,
-                   of_views("folded", "Write stacks into this file, for flame graphs",
-                            "Stacks have their accesses; of traces, references and samples."))
-      ->type_name("OUT")
-      ->group(group);
-  command
-      ->add_option("--tier2", options->tier2,
-                   of_views("tier2", "NUMA nodes of slow memory, to show each row's share in",
-                            "The default is the nodes below tier 1 on the recording machine."))
-      ->type_name("NODE,...")
-      ->group(group);
+  options->objects.AddOptions(*command, group, of_views);
   command
       ->add_option("--ping-pong", options->ping_pong,
                    of_views("ping-pong", "Epochs in which a move back counts as ping-pong"))

@@ -18,8 +18,8 @@
 #include "base/epoch_profile.h"
 #include "base/host/procfs.h"
 #include "base/result.h"
+#include "objects/analysis/loaded_data.h"
 #include "objects/tracker/log_reader.h"
-#include "report/analysis/loaded_data.h"
 
 namespace tmprof {
 

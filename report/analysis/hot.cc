@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -13,35 +14,42 @@
 
 #include "base/text/format.h"
 #include "base/text/human_units.h"
-#include "objects/analysis/object_map.h"
-#include "objects/analysis/objects.h"
 
 namespace tmprof {
 namespace {
 
 // Gives each row the mapping and the object that held it in the latest epoch that has one. An epoch
 // lists only what is new in it.
-class Holders : public ObjectMap::Visitor {
+class Holders {
  public:
-  explicit Holders(HotList& list) : list_(list), site_of_(list.rows.size()) {
+  explicit Holders(HotList& list) : list_(list), object_of_(list.rows.size()) {
     for (std::size_t i = 0; i < list.rows.size(); ++i) {
       rows_of_[list.rows[i].target.id].push_back(i);
     }
     for (auto& [target, rows] : rows_of_) {
       std::ranges::sort(rows, {}, [&list](std::size_t row) { return list.rows[row].start; });
     }
+    if (list.options.annotator == nullptr) return;
+    reading_ = list.options.annotator->Read(
+        [this](const Target& target) { return rows_of_.contains(target.id); },
+        [this](const EpochProfile& epoch) { EndEpoch(epoch); });
   }
 
   void See(const EpochProfile& epoch) {
-    if (epoch.allocations) {
-      list_.has_objects = true;
-      for (const ObjectSite& site : epoch.allocations->sites) sites_[site.id] = site;
-    }
-    map_.See(epoch, false);
+    if (reading_ == nullptr) return EndEpoch(epoch);
+    reading_->See(epoch);
+    list_.has_objects = reading_->tracked();
   }
 
-  bool Follows(const Target& target) override { return rows_of_.contains(target.id); }
-  void EndEpoch(const EpochProfile& epoch) override {
+  // Precondition: all epochs were seen.
+  void NameObjects() {
+    for (std::size_t i = 0; i < object_of_.size(); ++i) {
+      if (object_of_[i]) list_.rows[i].object = reading_->Describe(*object_of_[i]);
+    }
+  }
+
+ private:
+  void EndEpoch(const EpochProfile& epoch) {
     if (!list_.options.epochs.Contains(epoch.index)) return;
     for (const Target& target : epoch.targets) {
       const auto rows = rows_of_.find(target.id);
@@ -50,86 +58,47 @@ class Holders : public ObjectMap::Visitor {
     }
   }
 
-  // Precondition: all epochs were seen.
-  void NameSites() {
-    for (std::size_t i = 0; i < site_of_.size(); ++i) {
-      if (!list_.rows[i].object) continue;
-      const auto site = sites_.find(site_of_[i]);
-      if (site != sites_.end()) list_.rows[i].object->site = site->second;
-    }
-  }
-
- private:
   void FindHolder(const Target& target, std::size_t at) {
     HotList::Row& row = list_.rows[at];
     const Mapping* mapping = FindMapping(target, row.start);
     if (mapping != nullptr && row.mapping != *mapping) row.mapping = *mapping;
+    if (reading_ == nullptr) return;
     const std::uint64_t start = AddressOf(row.start);
-    const TracedObject* object =
-        map_.Largest(target.id, start, start + row.span.value() * kBasePageBytes);
-    if (object == nullptr) return;
-    row.object =
-        HotObject{.start = object->start, .bytes = object->bytes, .kind = object->kind, .site = {}};
-    site_of_[at] = object->site;
+    const auto object =
+        reading_->Largest(target.id, start, start + row.span.value() * kBasePageBytes);
+    if (object) object_of_[at] = object;
   }
 
   HotList& list_;
-  ObjectMap map_{*this};
+  std::unique_ptr<ObjectReading> reading_;  // null: nobody names objects
   std::map<TargetId, std::vector<std::size_t>> rows_of_;
-  std::vector<std::uint32_t> site_of_;  // one per row
-  std::map<std::uint32_t, ObjectSite> sites_;
+  std::vector<std::optional<AnnotatedObject>> object_of_;  // one per row
 };
 
-// Finds the pages in which objects that have an address had a part.
-class PagesOfObject : public ObjectMap::Visitor {
- public:
-  PagesOfObject(const TraceTotals& totals, const HotOptions& options)
-      : totals_(totals), options_(options) {}
-
-  void See(const EpochProfile& epoch) { map_.See(epoch, options_.epochs.Contains(epoch.index)); }
-
-  bool Has(const PageKey& key, PageCount span) const {
-    return std::ranges::any_of(ranges_, [&](const Range& range) {
-      return range.target == key.target &&
-             range.start < (key.vpn + span).value() * kBasePageBytes &&
-             range.end > key.vpn.value() * kBasePageBytes;
-    });
+// Returns the addresses of the objects that HotOptions::object chooses.
+Result<std::set<ObjectRange>> ChosenRanges(const Trace& trace, const TraceTotals& totals,
+                                           const HotOptions& options) {
+  const std::string address = fmt::format("{:#x}", *options.object);
+  if (options.annotator == nullptr) {
+    return Fail(BadInput("show object", address, "nobody names the objects of this trace"));
   }
-  bool has_any() const { return !ranges_.empty(); }
-
-  bool Follows(const Target& target) override { return totals_.IsOf(target.id, options_.pid); }
-  void Share(const PageColumns& /*pages*/, std::size_t /*record*/, const TracedObject& object,
-             double /*share*/) override {
-    if (object.start <= *options_.object && *options_.object < object.end()) {
-      ranges_.insert({.target = object.target, .start = object.start, .end = object.end()});
-    }
+  Result<std::set<ObjectRange>> ranges = options.annotator->RangesAt(
+      *options.object, trace, options.epochs,
+      [&](const Target& target) { return totals.IsOf(target.id, options.pid); });
+  if (ranges && ranges->empty()) {
+    return Fail(
+        BadInput("show object", address,
+                 "nothing is known to have been allocated there that had pages in these epochs",
+                 "'--view objects --by object' lists what was"));
   }
+  return ranges;
+}
 
- private:
-  struct Range {
-    TargetId target;
-    std::uint64_t start = 0;
-    std::uint64_t end = 0;
-    auto operator<=>(const Range&) const = default;
-  };
-
-  const TraceTotals& totals_;
-  const HotOptions& options_;
-  std::set<Range> ranges_;
-  ObjectMap map_{*this};
-};
-
-Status FindPages(const Trace& trace, PagesOfObject& pages, const HotOptions& options) {
-  // The object at the address in the chosen epochs may be older.
-  const EpochRange until{.first = 0, .end = options.epochs.end};
-  const Result<StreamEnd> end =
-      ReadEpochs(trace, until, [&](const EpochProfile& epoch) { pages.See(epoch); });
-  if (!end) return Fail(end.error());
-  if (pages.has_any()) return {};
-  return Fail(
-      BadInput("show object", fmt::format("{:#x}", *options.object),
-               "nothing is known to have been allocated there that had pages in these epochs",
-               "'--view objects --by object' lists what was"));
+bool HasAny(const std::set<ObjectRange>& ranges, const PageKey& key, PageCount span) {
+  return std::ranges::any_of(ranges, [&](const ObjectRange& range) {
+    return range.target == key.target && range.start < (key.vpn + span).value() * kBasePageBytes &&
+           range.end > key.vpn.value() * kBasePageBytes;
+  });
 }
 
 Status FindHolders(const Trace& trace, HotList& list) {
@@ -139,7 +108,7 @@ Status FindHolders(const Trace& trace, HotList& list) {
   const Result<StreamEnd> end =
       ReadEpochs(trace, until, [&](const EpochProfile& epoch) { holders.See(epoch); });
   if (!end) return Fail(end.error());
-  holders.NameSites();
+  holders.NameObjects();
   return {};
 }
 
@@ -210,24 +179,7 @@ Json MappersJson(const HotList::Row& row) {
   return mappers;
 }
 
-Json ObjectJson(const HotList::Row& row) {
-  if (!row.object) return nullptr;
-  return {{"start", row.object->start},
-          {"bytes", row.object->bytes},
-          {"kind", NameOf(row.object->kind)},
-          {"name", row.object->site.name.empty() ? Json(nullptr) : Json(row.object->site.name)},
-          {"frames", FramesJson(row.object->site.frames)}};
-}
-
 }  // namespace
-
-std::string ObjectText(const HotObject& object, std::size_t frames) {
-  const bool was_allocated =
-      object.kind == TracedKind::kAllocated || object.kind == TracedKind::kMapped;
-  return fmt::format("{} {} {}", FormatBytes(object.bytes),
-                     was_allocated ? "by" : NameOf(object.kind),
-                     SiteText(object.kind, object.site, frames));
-}
 
 Result<ScoredRows> ScoreRows(const Trace& trace, const HotOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
@@ -245,14 +197,16 @@ Result<ScoredRows> ScoreRows(const Trace& trace, const HotOptions& options) {
                     .rows = {},
                     .page_spans = std::move(page_spans)};
   scored.options.by = by;
-  PagesOfObject pages(scored.whole.totals, scored.options);
+  std::set<ObjectRange> ranges;
   if (options.object) {
-    if (Status found = FindPages(trace, pages, scored.options); !found) return Fail(found.error());
+    auto chosen = ChosenRanges(trace, scored.whole.totals, scored.options);
+    if (!chosen) return Fail(std::move(chosen.error()));
+    ranges = *std::move(chosen);
   }
   for (std::size_t i = 0; i < scored.estimates.score.size(); ++i) {
     if (!scored.whole.totals.IsOf(scored.Key(i).target, options.pid)) continue;
     if (scored.estimates.score[i] <= 0) continue;
-    if (options.object && !pages.Has(scored.Key(i), scored.Span(i))) continue;
+    if (options.object && !HasAny(ranges, scored.Key(i), scored.Span(i))) continue;
     scored.rows.push_back(i);
     scored.total_score += scored.estimates.score[i];
   }
@@ -341,7 +295,7 @@ std::string HotText(const HotList& list, TextWidth width) {
     cells.push_back(scale(row.score));
     if (has_error) cells.insert(cells.end(), {scale(row.interval.low), scale(row.interval.high)});
     cells.push_back(row.mapping ? Printable(Describe(*row.mapping)) : "unknown");
-    if (list.has_objects) cells.push_back(row.object ? ObjectText(*row.object) : "unknown");
+    if (list.has_objects) cells.push_back(row.object ? row.object->text : "unknown");
     table.AddRow(std::move(cells));
   }
   std::string text = fmt::format(
@@ -383,7 +337,7 @@ std::string HotJson(const HotList& list) {
                     {"score_high", row.interval.high},
                     {"mappers", MappersJson(row)},
                     {"mapping", std::move(mapping)},
-                    {"object", ObjectJson(row)}});
+                    {"object", row.object ? row.object->json : Json(nullptr)}});
   }
   return JsonText(
       WithEnd({{"view", "hot"},
@@ -415,8 +369,7 @@ std::string HotCsv(const HotList& list) {
                     OrEmpty(row.store_samples, Exact), Exact(row.score), Exact(row.relative_sd),
                     row.mapping ? Describe(*row.mapping) : "",
                     row.mapping ? std::string(Name(row.mapping->kind)) : "",
-                    row.mapping ? row.mapping->path : "",
-                    row.object ? ObjectText(*row.object, row.object->site.frames.size()) : "",
+                    row.mapping ? row.mapping->path : "", row.object ? row.object->full_text : "",
                     Exact(row.interval.low), Exact(row.interval.high),
                     fmt::format("{}", ProcessesOf(row))});
   }

@@ -11,13 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "base/allocations.h"
 #include "base/result.h"
 #include "base/text/text_table.h"
 #include "base/units.h"
-#include "objects/analysis/object_map.h"
 #include "rank/rank_model.h"
 #include "rank/rank_weight.h"
+#include "report/analysis/annotator.h"
 #include "report/analysis/interval.h"
 #include "report/analysis/page_spans.h"
 #include "report/analysis/whole_trace.h"
@@ -34,17 +33,8 @@ struct HotOptions {
   // If set: only spans in which an object that had this address in these epochs had a part at that
   // time.
   std::optional<std::uint64_t> object = std::nullopt;
+  const Annotator* annotator = nullptr;  // names the objects of rows; null: nobody does
 };
-
-struct HotObject {
-  std::uint64_t start = 0;
-  std::uint64_t bytes = 0;
-  TracedKind kind = TracedKind::kAllocated;
-  ObjectSite site;  // no frames and no name: unknown
-};
-
-// "64 KiB by make (a.c:7) < main (a.c:30)", "8 KiB variable table of program"
-std::string ObjectText(const HotObject& object, std::size_t frames = 2);
 
 struct HotList {
   // A process that maps a shared span.
@@ -67,11 +57,11 @@ struct HotList {
     double relative_sd = 0;           // standard deviation of the score, relative to it
     Interval interval;                // interval of the score
     std::optional<Mapping> mapping;   // it held the span when that was last seen
-    std::optional<HotObject> object;  // it had most of the span then; unset: unknown
+    std::optional<RowObject> object;  // it had most of the span then; unset: unknown
   };
   TraceTotals totals;
   HotOptions options;
-  bool has_objects = false;  // the trace has allocations
+  bool has_objects = false;  // the trace tells of objects, and the annotator names them
   std::vector<Row> rows;
   std::size_t spans = 0;              // spans with a score, shown or not; a shared span is one
   PageCount pages;                    // sum over those spans
@@ -138,7 +128,7 @@ Result<ScoredRows> ScoreRows(const Trace& trace, const HotOptions& options);
 
 // Rows are ordered by the lower end of the score's interval per base page, descending, then by
 // ascending key; the key of a shared page is that of its first mapper. Reads the trace twice, and
-// once more if `object` is set. Refuses an `object` address at which the trace knows no object.
+// once more if `object` is set. Refuses an `object` address at which no object is known.
 Result<HotList> MakeHotList(const Trace& trace, const HotOptions& options);
 
 std::string HotText(const HotList& list, TextWidth width = {});

@@ -7,14 +7,13 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <tuple>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/text/format.h"
 #include "base/text/human_units.h"
-#include "objects/analysis/object_map.h"
 
 namespace tmprof {
 namespace {
@@ -33,10 +32,14 @@ struct GroupKey {
 };
 
 // Finds the group of each row, from the latest epoch that has one.
-class GroupsOfRows : public ObjectMap::Visitor {
+class GroupsOfRows {
  public:
   GroupsOfRows(const ScoredRows& scored, HotGroup group)
       : scored_(scored), group_(group), group_of_(scored.rows.size(), NumberOf({})) {
+    if (group == HotGroup::kObject) {
+      reading_ = scored.options.annotator->Read([](const Target&) { return true; },
+                                                [this](const EpochProfile& e) { EndEpoch(e); });
+    }
     if (group != HotGroup::kProcess) return;
     for (std::size_t i = 0; i < scored.rows.size(); ++i) {
       group_of_[i] = NumberOf({.target = scored.Key(scored.rows[i]).target, .what = "process"});
@@ -44,15 +47,20 @@ class GroupsOfRows : public ObjectMap::Visitor {
   }
 
   void See(const EpochProfile& epoch) {
-    if (epoch.allocations) {
-      for (const ObjectSite& site : epoch.allocations->sites) sites_[site.id] = site;
-      if (!epoch.allocations->sites.empty()) number_of_.clear();
-    }
-    map_.See(epoch, false);
+    if (reading_ == nullptr) return EndEpoch(epoch);
+    reading_->See(epoch);
   }
 
-  bool Follows(const Target& /*target*/) override { return group_ == HotGroup::kObject; }
-  void EndEpoch(const EpochProfile& epoch) override {
+  const std::vector<std::size_t>& group_of() const { return group_of_; }
+  // Returns the keys by their number.
+  std::vector<GroupKey> Keys() const {
+    std::vector<GroupKey> keys(numbers_.size());
+    for (const auto& [key, number] : numbers_) keys[number] = key;
+    return keys;
+  }
+
+ private:
+  void EndEpoch(const EpochProfile& epoch) {
     if (!scored_.options.epochs.Contains(epoch.index) || group_ == HotGroup::kProcess) return;
     std::size_t row = 0;  // both ascend
     for (const Target& target : epoch.targets) {
@@ -68,15 +76,6 @@ class GroupsOfRows : public ObjectMap::Visitor {
     }
   }
 
-  const std::vector<std::size_t>& group_of() const { return group_of_; }
-  // Returns the keys by their number.
-  std::vector<GroupKey> Keys() const {
-    std::vector<GroupKey> keys(numbers_.size());
-    for (const auto& [key, number] : numbers_) keys[number] = key;
-    return keys;
-  }
-
- private:
   PageKey KeyOf(std::size_t row) const { return scored_.Key(scored_.rows[row]); }
 
   std::size_t NumberOf(GroupKey key) {
@@ -101,23 +100,18 @@ class GroupsOfRows : public ObjectMap::Visitor {
       const PageKey key = KeyOf(row);
       const std::uint64_t start = AddressOf(key.vpn);
       const std::uint64_t bytes = scored_.Span(scored_.rows[row]).value() * kBasePageBytes;
-      const TracedObject* object = map_.Largest(key.target, start, start + bytes);
-      if (object == nullptr) continue;
-      group_of_[row] = NumberOf(key.target, *object);
+      const auto object = reading_->Largest(key.target, start, start + bytes);
+      if (object) group_of_[row] = NumberOf(key.target, *object);
     }
   }
 
   // Spells an object once, however many pages and epochs it has.
-  std::size_t NumberOf(TargetId target, const TracedObject& object) {
-    const auto [known, is_new] =
-        number_of_.try_emplace({target, object.start, object.bytes, object.kind, object.site});
+  std::size_t NumberOf(TargetId target, const AnnotatedObject& object) {
+    if (std::exchange(namings_, reading_->namings()) != reading_->namings()) number_of_.clear();
+    const auto [known, is_new] = number_of_.try_emplace({target, object});
     if (is_new) {
-      const auto site = sites_.find(object.site);
-      const HotObject told{.start = object.start,
-                           .bytes = object.bytes,
-                           .kind = object.kind,
-                           .site = site != sites_.end() ? site->second : ObjectSite{}};
-      known->second = NumberOf({.target = target, .start = object.start, .what = ObjectText(told)});
+      known->second =
+          NumberOf({.target = target, .start = object.start, .what = reading_->Text(object)});
     }
     return known->second;
   }
@@ -125,13 +119,10 @@ class GroupsOfRows : public ObjectMap::Visitor {
   const ScoredRows& scored_;
   HotGroup group_;
   std::map<GroupKey, std::size_t> numbers_;
-  std::vector<std::size_t> group_of_;  // index: position in ScoredRows::rows
-  std::map<std::uint32_t, ObjectSite> sites_;
-  // The key is the object as ObjectMap reports it. Names of sites that become known clear it.
-  std::map<std::tuple<TargetId, std::uint64_t, std::uint64_t, TracedKind, std::uint32_t>,
-           std::size_t>
-      number_of_;
-  ObjectMap map_{*this};
+  std::vector<std::size_t> group_of_;       // index: position in ScoredRows::rows
+  std::unique_ptr<ObjectReading> reading_;  // only for objects
+  std::size_t namings_ = 0;
+  std::map<std::pair<TargetId, AnnotatedObject>, std::size_t> number_of_;  // by these names
 };
 
 std::string Plural(HotGroup group) {
@@ -170,6 +161,10 @@ Result<HotGroup> ParseHotGroup(std::string_view text) {
 }
 
 Result<HotGroups> MakeHotGroups(const Trace& trace, const HotOptions& options, HotGroup group) {
+  if (group == HotGroup::kObject && options.annotator == nullptr) {
+    return Fail(BadInput("sum up hot pages by", std::string(Name(group)),
+                         "nobody names the objects of this trace"));
+  }
   const Result<ScoredRows> scored = ScoreRows(trace, options);
   if (!scored) return Fail(scored.error());
   GroupsOfRows finder(*scored, group);

@@ -6,8 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
 #include <nlohmann/json.hpp>
 
+#include "objects/analysis/object_annotator.h"
+#include "objects/analysis/object_views.h"
 #include "report/analysis/hot.h"
 #include "report/view.h"
 #include "tests/base/text/text_tables.h"
@@ -21,6 +24,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr std::uint64_t kPage = 4096;
+const ObjectAnnotator kAnnotator;
 constexpr std::chrono::system_clock::time_point kWallStart{std::chrono::hours(500'000)};
 
 // Profiles of a process that began with the trace and wrote them some time later. It has two nodes,
@@ -170,7 +174,8 @@ TEST(CountedObjects, HaveAllHeatOfTheEpochInWhichTheirProcessExits) {
   epochs[1].targets[0].exited = true;
   const ObjectProfiles profiles = Profiles(Pid(42), milliseconds(1750));
   EXPECT_DOUBLE_EQ(RowOf(Counted(profiles, epochs), "make_buffer").references.value(), 340);
-  const Result<HotList> list = MakeHotList(profiles.Beside(TraceOf({epochs[1]})), {});
+  const Result<HotList> list =
+      MakeHotList(profiles.Beside(TraceOf({epochs[1]})), {.annotator = &kAnnotator});
   ASSERT_TRUE(list) << list.error().Message();
   EXPECT_THAT(HotText(*list), HasSubstr("make_buffer"));
 }
@@ -198,10 +203,13 @@ TEST(CountedObjects, AProfileOfNoProcessInTheTraceIsRefusedByName) {
   const Trace damaged = TraceOf({}, BadInput("read trace file", "test.data", "damaged"));
   EXPECT_TRUE(Profiles().RequireProcesses(damaged)) << "unknown";
 
-  const ViewOptions options{.counts = Profiles(Pid(43))};
-  for (const char* view : {"objects", "hot"}) {
-    const Result<Rendered> refused = RenderView(view, TraceOf(Epochs()), options, Format::kText);
-    ASSERT_FALSE(refused) << view;
+  const ObjectAnnotator annotator(Profiles(Pid(43)));
+  const View objects = ObjectsView(
+      std::make_shared<const ObjectViewOptions>(ObjectViewOptions{.counts = Profiles(Pid(43))}));
+  for (const View& view : {objects, **FindView("hot")}) {
+    const Result<Rendered> refused =
+        RenderView(view, TraceOf(Epochs()), {.annotator = &annotator}, Format::kText);
+    ASSERT_FALSE(refused) << view.name;
     EXPECT_EQ(refused.error().kind, ErrorKind::kBadInput);
     EXPECT_THAT(refused.error().Message(),
                 AllOf(HasSubstr("tree.objects"), HasSubstr("PID 43"),
@@ -330,7 +338,8 @@ TEST(CountedObjects, CallsWithoutFramesAreLeftOut) {
 }
 
 TEST(CountedObjects, NameWhatHotPagesHold) {
-  const Result<HotList> list = MakeHotList(Profiles().Beside(TraceOf(Epochs())), {});
+  const Result<HotList> list =
+      MakeHotList(Profiles().Beside(TraceOf(Epochs())), {.annotator = &kAnnotator});
   ASSERT_TRUE(list) << list.error().Message();
   const std::string text = HotText(*list);
   EXPECT_THAT(text, HasSubstr("make_buffer"));

@@ -76,23 +76,10 @@ TEST(HotGroups, SumUpByFileOfAllProcessesAndByProcess) {
   EXPECT_EQ(processes->rows[1].score, 6);
 }
 
-TEST(HotGroups, SumUpByObject) {
-  constexpr std::uint64_t kPage = 4096;
-  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t")});
-  See(epoch, 0,
-      {{.vpn = 16, .looks = 9, .references = 3},
-       {.vpn = 17, .looks = 9, .references = 4},
-       {.vpn = 30, .looks = 9, .references = 1}});
-  epoch.allocations = {.sites = {{.id = 1, .frames = {{.function = "make"}}}},
-                       .events = {{.target = TargetId(0),
-                                   .kind = AllocationKind::kAllocated,
-                                   .address = 16 * kPage,
-                                   .bytes = 2 * kPage,
-                                   .time = kTraceStart,
-                                   .site = 1,
-                                   .weight = 1}}};
-  EXPECT_EQ(SumsOf(*MakeHotGroups(TraceOf({epoch}), kSum, HotGroup::kObject)),
-            (std::vector<Sum>{{"8 KiB by make", 7, 2}, {"", 1, 1}}));
+TEST(HotGroups, RefuseToSumUpObjectsThatNobodyNames) {
+  const Result<HotGroups> groups = MakeHotGroups(TwoProcesses(), kSum, HotGroup::kObject);
+  ASSERT_FALSE(groups.has_value());
+  EXPECT_THAT(groups.error().Message(), testing::HasSubstr("nobody names the objects"));
 }
 
 // Counts of 30 and 10 have deviations of sqrt(30) and sqrt(10), their sum one of sqrt(40).

@@ -258,97 +258,12 @@ TEST(HotListTest, GivesTargetsThatEndedEarlyTheirAccessesOverTheWholeTrace) {
   EXPECT_GT(list->rows[1].score, 0);
 }
 
-TEST(HotListTest, NamesTheObjectThatHasMostOfASpanWhenItWasLastSeen) {
-  constexpr std::uint64_t kPage = 4096;
-  const auto allocated = [](std::uint64_t address, std::uint64_t bytes, std::uint32_t site) {
-    return AllocationEvent{.kind = AllocationKind::kAllocated,
-                           .address = address,
-                           .bytes = bytes,
-                           .time = kTraceStart,
-                           .site = site,
-                           .weight = 1};
-  };
-  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t")});
-  epoch.targets[0].exited = true;
-  See(epoch, 0,
-      {{.vpn = 16, .looks = 5, .references = 3}, {.vpn = 20, .looks = 5, .references = 2}});
-  EXPECT_THAT(HotText(*MakeHotList(TraceOf({epoch}), kSum)),
-              testing::Not(testing::HasSubstr("object")));
-
-  epoch.allocations = {
-      .sites = {{.id = 1, .frames = {{.function = "small"}}},
-                {.id = 2, .frames = {{.function = "large"}}}},
-      .events = {allocated(15 * kPage, kPage + 1000, 1), allocated(16 * kPage + 1000, 3000, 2)}};
-  const Result<HotList> list = MakeHotList(TraceOf({epoch}), kSum);
-  ASSERT_TRUE(list.has_value());
-  ASSERT_EQ(list->rows.size(), 2U);
-  ASSERT_TRUE(list->rows[0].object.has_value());
-  EXPECT_EQ(list->rows[0].object->start, 16 * kPage + 1000);
-  EXPECT_EQ(list->rows[0].object->site.frames.at(0).function, "large");
-  EXPECT_FALSE(list->rows[1].object.has_value());
-  EXPECT_THAT(HotText(*list), testing::HasSubstr("2.93 KiB by large"));
-  const auto json = nlohmann::json::parse(HotJson(*list));
-  EXPECT_EQ(json["rows"][0]["object"]["bytes"], 3000);
-  EXPECT_EQ(json["rows"][1]["object"], nullptr);
-}
-
-TEST(HotListTest, NamesVariablesAndStacksBeforeMappings) {
-  constexpr std::uint64_t kPage = 4096;
-  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t")});
-  See(epoch, 0,
-      {{.vpn = 16, .looks = 5, .references = 3}, {.vpn = 20, .looks = 5, .references = 2}});
-  epoch.allocations = {.sites = {{.id = 1, .frames = {{.module = "/bin/t"}}, .name = "table"},
-                                 {.id = 2, .frames = {}, .name = "worker", .thread = Tid(11)}},
-                       .events = {{.kind = AllocationKind::kMapped,
-                                   .address = 20 * kPage,
-                                   .bytes = kPage,
-                                   .time = kTraceStart,
-                                   .weight = 1}},
-                       .fixed = {{.kind = FixedKind::kVariable,
-                                  .address = 16 * kPage,
-                                  .bytes = 640,
-                                  .time = kTraceStart,
-                                  .site = 1},
-                                 {.kind = FixedKind::kStack,
-                                  .address = 20 * kPage,
-                                  .bytes = 512,
-                                  .time = kTraceStart,
-                                  .site = 2}}};
-  const std::string text = HotText(*MakeHotList(TraceOf({epoch}), kSum));
-  EXPECT_THAT(text, testing::HasSubstr("640 B variable table of t"));
-  EXPECT_THAT(text, testing::HasSubstr("512 B stack thread 11 worker"));
-}
-
-TEST(HotListTest, ListsThePagesThatAnObjectHadAPartOf) {
-  constexpr std::uint64_t kPage = 4096;
-  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t"), MakeTarget(1, 11, "u")});
-  for (const std::uint32_t target : {0U, 1U}) {
-    See(epoch, target,
-        {{.vpn = 16, .looks = 5, .references = 3},
-         {.vpn = 17, .looks = 5, .references = 4},
-         {.vpn = 18, .looks = 5, .references = 5}});
-  }
-  epoch.allocations.emplace().events = {{.target = TargetId(0),
-                                         .kind = AllocationKind::kAllocated,
-                                         .address = 16 * kPage + 100,
-                                         .bytes = kPage,
-                                         .time = kTraceStart,
-                                         .weight = 1}};
+TEST(HotListTest, RefusesAnObjectThatNobodyNames) {
   HotOptions options = kSum;
-  for (const std::uint64_t address : {16 * kPage + 100, 17 * kPage + 99}) {
-    options.object = address;
-    const Result<HotList> list = MakeHotList(TraceOf({epoch}), options);
-    ASSERT_TRUE(list.has_value());
-    ASSERT_EQ(list->rows.size(), 2U);
-    EXPECT_EQ(list->rows[0].start, Vpn(17));
-    EXPECT_EQ(list->rows[1].start, Vpn(16));
-    EXPECT_EQ(list->rows[1].target.pid, Pid(10));
-    EXPECT_EQ(list->total_score, 7);
-  }
-  options.object = 17 * kPage + 100;
-  const Result<HotList> none = MakeHotList(TraceOf({epoch}), options);
-  ASSERT_FALSE(none.has_value());
-  EXPECT_THAT(none.error().Message(), testing::HasSubstr("0x11064"));
+  options.object = 0x10000;
+  const Result<HotList> list = MakeHotList(Ranked(), options);
+  ASSERT_FALSE(list.has_value());
+  EXPECT_THAT(list.error().Message(), testing::HasSubstr("nobody names the objects"));
 }
 
 // A page of which little is known is no reason to act, however high its estimate is.

@@ -16,7 +16,7 @@ one_change.apply("a view", edits_of_build=1, edits=[
     ("report/view.cc", [
         ("#include \"report/analysis/coverage.h\"\n",
          "#include \"report/example_view.h\"\n"),
-        ("constexpr std::array kViews = {\n",
+        ("const std::array kViews = {\n",
          "    View{.name = \"example\",\n"
          "         .description = \"an example of a view\",\n"
          "         .reads = kExampleReads,\n"

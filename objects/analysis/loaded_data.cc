@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "report/analysis/loaded_data.h"
+#include "objects/analysis/loaded_data.h"
 
 #include <elf.h>
 #include <elfutils/libdwfl.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads this test program itself, and a library that it loads.
 
-#include "report/analysis/loaded_data.h"
+#include "objects/analysis/loaded_data.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -71,7 +71,7 @@ TEST(LoadedData, TellsOnceOfTheVariableOnAnAccessedPage) {
   EXPECT_EQ(changes[0].datum.kind, FixedKind::kVariable);
   EXPECT_EQ(changes[0].start, AddressOf(tmprof_test_table));
   EXPECT_GE(changes[0].datum.bytes, sizeof(tmprof_test_table)) << "a sanitizer adds to it";
-  EXPECT_THAT(changes[0].file, EndsWith("report_test"));
+  EXPECT_THAT(changes[0].file, EndsWith("object_analysis_test"));
   EXPECT_FALSE(changes[0].ends);
   EXPECT_THAT(See(loaded, mappings, AddressOf(&tmprof_test_table[0])), IsEmpty());
 }
