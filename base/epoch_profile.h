@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/allocations.h"
+#include "base/epoch_extension.h"
 #include "base/log_duration.h"
 #include "base/page_key.h"
 #include "base/units.h"
@@ -247,7 +247,7 @@ struct EpochProfile {
   std::vector<SourceStatus> sources;
   std::vector<Target> targets;  // ascending by id; every target that `pages` names
   std::chrono::nanoseconds profiler_cpu_time{0};  // the profiler's own, user + system
-  std::optional<Allocations> allocations;         // nullopt: allocations were not tracked
+  ExtensionSlot extension;                        // objects (objects/format/allocations.h)
 
   std::chrono::nanoseconds length() const { return end - start; }
   friend bool operator==(const EpochProfile&, const EpochProfile&) = default;

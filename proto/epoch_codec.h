@@ -14,6 +14,7 @@
 #include "base/epoch_profile.h"
 #include "base/trace_info.h"
 #include "proto/column_codec.h"
+#include "proto/extension_codec.h"
 #include "proto/trace.pb.h"
 
 namespace tmprof {
@@ -45,8 +46,9 @@ void EncodeEpoch(const EpochProfile& epoch, MappingMemory& memory, wire::Epoch& 
 
 // Overwrites `epoch`, keeping the capacity of its vectors, and updates `memory` to it. Refuses a
 // message that does not make a valid epoch; both are then unspecified. `message_bytes` is the
-// length of the encoded message, which limits its records.
-Verdict DecodeEpoch(const wire::Epoch& message, std::size_t message_bytes, MappingMemory& memory,
-                    EpochProfile& epoch);
+// length of the encoded message, which limits its records. Without a codec, it does not
+// read the extension.
+Verdict DecodeEpoch(const wire::Epoch& message, std::size_t message_bytes,
+                    const ExtensionCodec* codec, MappingMemory& memory, EpochProfile& epoch);
 
 }  // namespace tmprof

@@ -100,7 +100,7 @@ Status FramedFileWriter::Append(const std::string& attempt, std::string_view byt
 
 Status FramedFileWriter::AppendFrame(const std::string& attempt, FrameKind kind,
                                      const google::protobuf::Message& contents,
-                                     std::uint64_t least_file_bytes) {
+                                     std::uint64_t least_file_bytes, std::uint64_t more_memory) {
   if (const std::size_t bytes = contents.ByteSizeLong(); bytes > kMaxMessageBytes) {
     error_ = Error{.attempt = attempt,
                    .object = path_.string(),
@@ -110,7 +110,7 @@ Status FramedFileWriter::AppendFrame(const std::string& attempt, FrameKind kind,
     return Fail(*error_);
   }
   TMPROF_CHECK(contents.SerializeToString(&message_));
-  const std::uint64_t memory = MessageMemory(message_, *contents.GetDescriptor());
+  const std::uint64_t memory = MessageMemory(message_, *contents.GetDescriptor()) + more_memory;
   const std::uint64_t for_memory =
       (std::max(memory, kFreeMessageMemory) - kFreeMessageMemory + kMemoryPerPayloadByte - 1) /
       kMemoryPerPayloadByte;
@@ -141,11 +141,12 @@ Result<FramedFileWriter> FramedFileWriter::Create(const FileFormat& format,
 }
 
 Status FramedFileWriter::AppendEpoch(std::uint64_t index, const google::protobuf::Message& epoch,
-                                     std::uint64_t least_file_bytes) {
+                                     std::uint64_t least_file_bytes, std::uint64_t more_memory) {
   if (error_) return Fail(*error_);
   TMPROF_CHECK(!finished_ && (!last_index_ || *last_index_ < index));
   const std::string attempt = Attempt(fmt::format("write epoch {} to", index), *format_);
-  if (Status status = AppendFrame(attempt, FrameKind::kEpoch, epoch, least_file_bytes); !status)
+  if (Status status = AppendFrame(attempt, FrameKind::kEpoch, epoch, least_file_bytes, more_memory);
+      !status)
     return status;
   last_index_ = index;
   return {};
@@ -246,14 +247,21 @@ StreamEnd FramedFileReader::End() const {
   return end;
 }
 
+std::uint64_t MostMemory(const Frame& frame) {
+  return kFreeMessageMemory + kMemoryPerPayloadByte * frame.payload_bytes;
+}
+
+Verdict CheckMemory(const Frame& frame, std::string_view what, std::uint64_t memory) {
+  const std::uint64_t most = MostMemory(frame);
+  if (memory <= most) return {};
+  return std::unexpected(
+      fmt::format("the {} would take {} MiB of memory, and of {} bytes it may take {}", what,
+                  memory >> 20, frame.payload_bytes, most >> 20));
+}
+
 Verdict Parse(const Frame& frame, std::string_view what, google::protobuf::Message& parsed) {
-  const std::uint64_t most = kFreeMessageMemory + kMemoryPerPayloadByte * frame.payload_bytes;
-  if (const std::uint64_t memory = MessageMemory(frame.message, *parsed.GetDescriptor());
-      memory > most) {
-    return std::unexpected(
-        fmt::format("the {} would take {} MiB of memory, and of {} bytes it may take {}", what,
-                    memory >> 20, frame.payload_bytes, most >> 20));
-  }
+  const std::uint64_t memory = MessageMemory(frame.message, *parsed.GetDescriptor());
+  if (Verdict verdict = CheckMemory(frame, what, memory); !verdict) return verdict;
   if (parsed.ParseFromArray(frame.message.data(), static_cast<int>(frame.message.size()))) {
     return {};
   }

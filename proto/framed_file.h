@@ -37,9 +37,9 @@ class FramedFileWriter {
   // The kernel has the frame when this returns: killing the process afterwards loses nothing of it.
   // If a write fails, the file stays as it was before the call (truncated back), and the writer
   // refuses all further calls with that error. Precondition: `index` ascends. The file is then at
-  // least `least_file_bytes` long.
+  // least `least_file_bytes` long. A reader needs `more_memory` besides that of the message itself.
   Status AppendEpoch(std::uint64_t index, const google::protobuf::Message& epoch,
-                     std::uint64_t least_file_bytes = 0);
+                     std::uint64_t least_file_bytes = 0, std::uint64_t more_memory = 0);
   // Marks the file as complete and syncs it to the disk. Nothing may be written afterwards.
   Status Finish(const google::protobuf::Message& end);
 
@@ -52,7 +52,8 @@ class FramedFileWriter {
   // Writes all of `bytes`, or none if the file can be truncated back.
   Status Append(const std::string& attempt, std::string_view bytes);
   Status AppendFrame(const std::string& attempt, FrameKind kind,
-                     const google::protobuf::Message& contents, std::uint64_t least_file_bytes = 0);
+                     const google::protobuf::Message& contents, std::uint64_t least_file_bytes = 0,
+                     std::uint64_t more_memory = 0);
   Error WriteError(const std::string& attempt, int system_error) const;
 
   const FileFormat* format_;
@@ -99,6 +100,11 @@ class FramedFileReader {
   bool finished_ = false;
   std::optional<Error> error_;
 };
+
+// Memory that a message and the objects made from it may take.
+std::uint64_t MostMemory(const Frame& frame);
+// Refuses a message that takes more memory than its frame may. `what` names it: "epoch".
+Verdict CheckMemory(const Frame& frame, std::string_view what, std::uint64_t memory);
 
 // `what` names the message: "epoch". Refuses a message that would take more memory than its frame
 // may.

@@ -32,15 +32,15 @@ Status RequireRereadable(const std::filesystem::path& path) {
 
 }  // namespace
 
-Result<Trace> OpenTraceFile(const std::filesystem::path& path) {
+Result<Trace> OpenTraceFile(const std::filesystem::path& path, const ExtensionCodec* codec) {
   if (Status rereadable = RequireRereadable(path); !rereadable) return Fail(rereadable.error());
-  const Result<TraceReader> probe = TraceReader::Open(path);
+  const Result<TraceReader> probe = TraceReader::Open(path, codec);
   if (!probe) return Fail(ExplainRefusal(probe.error(), path));
   return Trace{.name = path.filename().string(),
                .path = path,
                .info = probe->info(),
-               .open = [path]() -> Result<std::unique_ptr<EpochStream>> {
-                 Result<TraceReader> reader = TraceReader::Open(path);
+               .open = [path, codec]() -> Result<std::unique_ptr<EpochStream>> {
+                 Result<TraceReader> reader = TraceReader::Open(path, codec);
                  if (!reader) return Fail(std::move(reader.error()));
                  return std::make_unique<TraceReader>(std::move(*reader));
                }};

@@ -17,6 +17,7 @@
 #include "base/epoch_stream.h"
 #include "base/result.h"
 #include "base/trace_info.h"
+#include "proto/extension_codec.h"
 
 namespace tmprof {
 
@@ -31,8 +32,10 @@ struct Trace {
   std::function<Result<std::unique_ptr<EpochStream>>()> open;
 };
 
-// Refuses a pipe or anything else that cannot be read a second time.
-Result<Trace> OpenTraceFile(const std::filesystem::path& path);
+// Refuses a pipe or anything else that cannot be read a second time. `codec` is that of
+// TraceReader::Open(), and has to outlive the trace.
+Result<Trace> OpenTraceFile(const std::filesystem::path& path,
+                            const ExtensionCodec* codec = nullptr);
 
 // Returns the error. Its advice names the owner if `path` may not be read and belongs to somebody
 // else, which is the case for a trace recorded under sudo.

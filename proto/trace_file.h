@@ -14,6 +14,7 @@
 #include "base/epoch_stream.h"
 #include "base/result.h"
 #include "base/trace_info.h"
+#include "proto/extension_codec.h"
 
 namespace tmprof {
 
@@ -49,8 +50,10 @@ class TraceWriter {
 class TraceReader final : public EpochStream {
  public:
   // Fails on a wrong magic number, a newer version, or a damaged header. Takes anything that can be
-  // read from start to end, including a pipe.
-  static Result<TraceReader> Open(const std::filesystem::path& path);
+  // read from start to end, including a pipe. `codec` reads the extensions of epochs, and has to
+  // outlive the reader; null: they stay UndecodedExtension.
+  static Result<TraceReader> Open(const std::filesystem::path& path,
+                                  const ExtensionCodec* codec = nullptr);
   TraceReader(TraceReader&&) noexcept;
   TraceReader& operator=(TraceReader&&) noexcept;
   ~TraceReader() override;

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "proto/epoch_codec.h"
 #include "proto/framed_file.h"
+#include "proto/message_memory.h"
 #include "proto/record_budget.h"
 #include "proto/trace.pb.h"
 #include "proto/trace_file.h"
@@ -18,6 +20,7 @@ namespace tmprof {
 struct TraceReader::State {
   FramedFileReader file;
   TraceInfo info;
+  const ExtensionCodec* codec = nullptr;
   std::uint64_t epochs = 0;
   std::uint64_t records = 0;
   std::optional<std::uint64_t> last_index;
@@ -32,8 +35,19 @@ struct TraceReader::State {
 
 Verdict TraceReader::State::ReadEpoch(const Frame& frame, EpochProfile& epoch) {
   if (Verdict verdict = Parse(frame, "epoch", message); !verdict) return verdict;
-  if (Verdict verdict = DecodeEpoch(message, frame.message.size(), mappings, epoch); !verdict) {
+  if (codec != nullptr) {
+    const std::uint64_t memory = codec->MemoryToDecode(message.extension());
+    if (Verdict verdict = CheckMemory(frame, "epoch", memory); !verdict) return verdict;
+  }
+  if (Verdict verdict = DecodeEpoch(message, frame.message.size(), codec, mappings, epoch);
+      !verdict) {
     return verdict;
+  }
+  if (codec == nullptr && message.has_extension()) {
+    // The writer left room for it in what the frame may take.
+    const std::uint64_t of_rest = MessageMemory(frame.message, *wire::Epoch::descriptor());
+    epoch.extension = ExtensionSlot(
+        std::make_unique<UndecodedExtension>(message.extension(), MostMemory(frame) - of_rest));
   }
   if (last_index && epoch.index <= *last_index) {
     return std::unexpected(fmt::format("epoch {} is not in ascending order", epoch.index));
@@ -108,7 +122,8 @@ TraceReader::TraceReader(TraceReader&&) noexcept = default;
 TraceReader& TraceReader::operator=(TraceReader&&) noexcept = default;
 TraceReader::~TraceReader() = default;
 
-Result<TraceReader> TraceReader::Open(const std::filesystem::path& path) {
+Result<TraceReader> TraceReader::Open(const std::filesystem::path& path,
+                                      const ExtensionCodec* codec) {
   TraceInfo info;
   const auto read_header = [&info](const Frame& frame) -> Verdict {
     wire::TraceHeader header;
@@ -120,8 +135,8 @@ Result<TraceReader> TraceReader::Open(const std::filesystem::path& path) {
   };
   Result<FramedFileReader> file = FramedFileReader::Open(kTraceFormat, path, read_header);
   if (!file) return Fail(std::move(file.error()));
-  return TraceReader(
-      std::make_unique<State>(State{.file = std::move(*file), .info = std::move(info)}));
+  return TraceReader(std::make_unique<State>(
+      State{.file = std::move(*file), .info = std::move(info), .codec = codec}));
 }
 
 const TraceInfo& TraceReader::info() const { return state_->info; }

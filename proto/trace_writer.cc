@@ -37,7 +37,10 @@ Status TraceWriter::Write(const EpochProfile& epoch) {
   if (Status status = s.file.status(); !status) return status;
   EncodeEpoch(epoch, s.mappings, s.message);
   const std::uint64_t least = s.budget.LeastFileBytes(epoch.pages, s.file.bytes_written());
-  if (Status status = s.file.AppendEpoch(epoch.index, s.message, least); !status) return status;
+  const std::uint64_t of_extension =
+      epoch.extension ? epoch.extension->MemoryToDecode(s.message.extension()) : 0;
+  if (Status status = s.file.AppendEpoch(epoch.index, s.message, least, of_extension); !status)
+    return status;
   ++s.epochs;
   s.records += epoch.pages.size();
   return {};

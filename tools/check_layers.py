@@ -35,8 +35,9 @@ EDGES = {
     "report": {"base", "base/text", "proto", "rank", "report/analysis", "report/render"},
     # The runtime and the tracker within programs, the pass, and the reader of what the tracker logs.
     "objects": {"base"},
-    "objects/analysis": {"base", "base/text", "proto", "rank", "report", "report/analysis"},
-    "objects/commands": {"base", "base/host", "objects", "report/analysis", "objects/analysis"},
+    "objects/format": {"base", "proto", "objects"},
+    "objects/analysis": {"base", "base/text", "proto", "rank", "report", "report/analysis", "objects", "objects/format"},
+    "objects/commands": {"base", "base/host", "objects", "objects/format", "objects/analysis"},
     "locking": {"base", "base/host", "base/text", "proto", "rank", "report", "report/analysis"},
     "daemon": {"base"},
     "daemon/placement": {"base", "base/host", "daemon", "rank", "policy", "mover", "proto"},
@@ -46,7 +47,7 @@ EDGES = {
     "apps/command_line": {"base", "base/text"},
     "apps/tmprof": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
                     "mover", "locking", "proto", "report", "report/analysis", "report/render", "objects/analysis", "objects/commands",
-                    "objects", "daemon/control",
+                    "objects", "objects/format", "daemon/control",
                     "apps/command_line"},
     "apps/tmprofd": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "mover",
                      "proto", "daemon", "daemon/placement", "daemon/control", "daemon/config", "apps/command_line"},
@@ -62,14 +63,14 @@ EDGES = {
               "proto", "report", "report/analysis", "objects/analysis", "objects", "testbed/workloads"},
     "tests": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
               "mover", "locking", "proto", "report", "report/analysis", "report/render", "objects/analysis", "objects/commands",
-              "objects", "daemon", "daemon/placement",
+              "objects", "objects/format", "daemon", "daemon/placement",
               "daemon/control", "daemon/config", "apps/command_line", "apps/tmprof", "apps/tmprofd", "testbed/workloads",
               "profiler/sources/exact/plugin", "profiler/sources/exact/plugin/format", "testbed/tiersim",
               "testbed/tiersim/format"},
 }
 
-# Generated protobuf headers stay behind proto/.
-PROTOBUF_HOMES = {"proto"}
+# Generated protobuf headers stay behind proto/ and objects/format/.
+PROTOBUF_HOMES = {"proto", "objects/format"}
 
 SOURCES = {".c", ".cc", ".cpp", ".h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]')

@@ -21,7 +21,8 @@
 #include "locking/applied_locks.h"
 #include "locking/lock_advice.h"
 #include "objects/analysis/object_advice.h"
-#include "proto/arena_advice.h"
+#include "objects/format/allocations_codec.h"
+#include "objects/format/arena_advice.h"
 #include "proto/trace.h"
 #include "report/view.h"
 
@@ -195,7 +196,7 @@ Result<int> Advise(const AdviseOptions& options) {
                                      "--counts {}",
                                      options.trace)));
   }
-  Result<Trace> trace = OpenTraceFile(options.trace);
+  Result<Trace> trace = OpenTraceFile(options.trace, &AllocationsCodec());
   if (!trace) return Fail(trace.error());
   trace->llc_bytes = options.llc_bytes;
   if (!options.output.empty()) {

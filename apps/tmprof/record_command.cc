@@ -19,9 +19,9 @@
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/record_session.h"
 #include "base/text/human_units.h"
+#include "objects/format/arena_advice.h"
 #include "profiler/source_choice.h"
 #include "profiler/source_kind.h"
-#include "proto/arena_advice.h"
 
 namespace tmprof {
 namespace {

@@ -247,7 +247,7 @@ Result<int> Report(const CLI::App& command, ReportOptions& options) {
   if (options.objects.IsProfile(**view, options.trace)) {
     return ReportProfile(command, options, **view, view_options, *format);
   }
-  Result<Trace> trace = OpenTraceFile(options.trace);
+  Result<Trace> trace = OpenTraceFile(options.trace, options.objects.codec());
   if (!trace) return Fail(trace.error());
   trace->llc_bytes = options.llc_bytes;
   for (const std::string& output : {options.png, options.objects.folded()}) {

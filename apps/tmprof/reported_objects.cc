@@ -14,7 +14,8 @@
 #include "base/host/node_list.h"
 #include "objects/analysis/object_annotator.h"
 #include "objects/analysis/object_views.h"
-#include "proto/objects_file.h"
+#include "objects/format/allocations_codec.h"
+#include "objects/format/objects_file.h"
 
 namespace tmprof {
 namespace {
@@ -119,6 +120,8 @@ Result<int> ReportedObjects::Read(const std::string& by, ViewOptions& options) {
   options.annotator = &s.annotator;
   return exit_status;
 }
+
+const ExtensionCodec* ReportedObjects::codec() const { return &AllocationsCodec(); }
 
 bool ReportedObjects::IsProfile(const View& view, const std::string& file) const {
   return !view.by_evidence && IsObjectProfile(file);

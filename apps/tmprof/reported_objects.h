@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "base/text/format.h"
+#include "proto/extension_codec.h"
 #include "report/view.h"
 
 namespace tmprof {
@@ -46,6 +47,8 @@ class ReportedObjects {
 
   // True if `view` shows object profiles, too, and the file is one.
   bool IsProfile(const View& view, const std::string& file) const;
+  // Reads the objects of a trace's epochs.
+  const ExtensionCodec* codec() const;
   // Renders an object profile. Refuses options of traces.
   Result<Rendered> RenderProfile(const CLI::App& command, const std::string& file,
                                  const ViewOptions& options, Format format) const;

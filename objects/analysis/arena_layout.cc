@@ -7,8 +7,8 @@
 #include <span>
 #include <utility>
 
-#include "base/arena_blocks.h"
 #include "base/units.h"
+#include "objects/arena_blocks.h"
 
 namespace tmprof {
 namespace {

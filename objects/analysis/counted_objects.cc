@@ -18,7 +18,7 @@
 #include "base/text/format.h"
 #include "objects/analysis/objects.h"
 #include "objects/analysis/symbols.h"
-#include "proto/objects_file.h"
+#include "objects/format/objects_file.h"
 
 namespace tmprof {
 namespace {
@@ -97,7 +97,7 @@ class ObjectProfiles::Stream : public EpochStream {
   Result<bool> Next(EpochProfile& epoch) override {
     Result<bool> more = trace_->Next(epoch);
     if (!more || !*more) return more;
-    is_tracked_ = is_tracked_ || epoch.allocations.has_value();
+    is_tracked_ = is_tracked_ || AllocationsOf(epoch) != nullptr;
     if (is_tracked_) return more;
     for (std::size_t i = 0; i < profiles_.size(); ++i) {
       if (const Target* target = FindTarget(epoch, profiles_[i]->info)) Tell(i, target->id, epoch);
@@ -116,11 +116,15 @@ class ObjectProfiles::Stream : public EpochStream {
     std::size_t live = 0;
   };
 
+  static Allocations& AddedTo(EpochProfile& epoch) {
+    Allocations* allocations = AllocationsOf(epoch);
+    return allocations != nullptr ? *allocations : SetAllocations(epoch);
+  }
+
   void Tell(std::size_t i, TargetId target, EpochProfile& epoch) {
     const Profile& profile = *profiles_[i];
     Told& told = told_[i];
-    if (!epoch.allocations) epoch.allocations.emplace();
-    Allocations& allocations = *epoch.allocations;
+    Allocations& allocations = AddedTo(epoch);
     std::uint32_t site = first_site_[i];
     if (!told.fixed) {
       for (const auto& [id, of] : profile.sites) {
@@ -162,8 +166,7 @@ class ObjectProfiles::Stream : public EpochStream {
     const auto target = std::ranges::find(epoch.targets, to, &Target::id);
     if (target == epoch.targets.end() || target->exited) return;
     const Profile& profile = *profiles_[i];
-    if (!epoch.allocations) epoch.allocations.emplace();
-    Allocations& allocations = *epoch.allocations;
+    Allocations& allocations = AddedTo(epoch);
     for (const Profile::Variable& variable : profile.variables) {
       allocations.fixed.push_back({.target = *to,
                                    .kind = FixedKind::kVariable,

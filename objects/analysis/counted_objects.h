@@ -18,7 +18,7 @@
 #include "base/result.h"
 #include "objects/analysis/objects.h"
 #include "objects/analysis/traced_objects.h"
-#include "proto/objects_file.h"
+#include "objects/format/objects_file.h"
 #include "proto/trace.h"
 
 namespace tmprof {

@@ -25,9 +25,9 @@
 #include <string>
 #include <vector>
 
-#include "base/allocations.h"
 #include "base/result.h"
 #include "objects/analysis/counted_objects.h"
+#include "objects/format/allocations.h"
 
 namespace tmprof {
 

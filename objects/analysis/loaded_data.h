@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/allocations.h"
 #include "base/epoch_profile.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "objects/format/allocations.h"
 
 namespace tmprof {
 

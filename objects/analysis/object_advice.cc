@@ -11,9 +11,9 @@
 #include <tuple>
 #include <utility>
 
-#include "base/arena_blocks.h"
 #include "objects/analysis/arena_layout.h"
 #include "objects/analysis/site_uses.h"
+#include "objects/arena_blocks.h"
 
 namespace tmprof {
 namespace {

@@ -20,14 +20,14 @@
 #include <variant>
 #include <vector>
 
-#include "base/allocations.h"
 #include "base/ratio.h"
 #include "base/result.h"
 #include "base/text/text_table.h"
 #include "base/units.h"
 #include "objects/analysis/counted_objects.h"
 #include "objects/analysis/counted_sites.h"
-#include "proto/arena_advice.h"
+#include "objects/format/allocations.h"
+#include "objects/format/arena_advice.h"
 #include "proto/trace.h"
 #include "rank/rank_model.h"
 #include "rank/rank_weight.h"

@@ -18,10 +18,10 @@ class Reading : public ObjectReading, private ObjectMap::Visitor {
       : follows_(std::move(follows)), at_end_(std::move(at_end)) {}
 
   void See(const EpochProfile& epoch) override {
-    if (epoch.allocations) {
+    if (const Allocations* allocations = AllocationsOf(epoch)) {
       tracked_ = true;
-      for (const ObjectSite& site : epoch.allocations->sites) sites_[site.id] = site;
-      if (!epoch.allocations->sites.empty()) ++namings_;
+      for (const ObjectSite& site : allocations->sites) sites_[site.id] = site;
+      if (!allocations->sites.empty()) ++namings_;
     }
     map_.See(epoch, false);
   }

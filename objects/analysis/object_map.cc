@@ -103,13 +103,13 @@ double SamplesOf(const PageColumns& pages, std::size_t record) {
 
 void ObjectMap::See(const EpochProfile& epoch, bool to_be_shared) {
   present_.clear();
-  if (epoch.allocations) {
-    for (const AllocationEvent& event : epoch.allocations->events) {
+  if (const Allocations* allocations = AllocationsOf(epoch)) {
+    for (const AllocationEvent& event : allocations->events) {
       const auto target = std::ranges::lower_bound(epoch.targets, event.target, {}, &Target::id);
       if (target == epoch.targets.end() || target->id != event.target) continue;
       if (visitor_.Follows(*target)) Apply(epoch, *target, event);
     }
-    for (const FixedEvent& event : epoch.allocations->fixed) {
+    for (const FixedEvent& event : allocations->fixed) {
       const auto target = std::ranges::lower_bound(epoch.targets, event.target, {}, &Target::id);
       if (target == epoch.targets.end() || target->id != event.target) continue;
       if (visitor_.Follows(*target)) Apply(epoch, *target, event);

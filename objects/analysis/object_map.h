@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/allocations.h"
 #include "base/epoch_profile.h"
 #include "base/units.h"
+#include "objects/format/allocations.h"
 
 namespace tmprof {
 

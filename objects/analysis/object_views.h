@@ -13,7 +13,7 @@
 #include "base/units.h"
 #include "objects/analysis/counted_objects.h"
 #include "objects/analysis/objects.h"
-#include "proto/objects_file.h"
+#include "objects/format/objects_file.h"
 #include "report/view.h"
 
 namespace tmprof {

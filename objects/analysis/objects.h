@@ -21,7 +21,7 @@
 #include "base/text/format.h"
 #include "base/text/text_table.h"
 #include "objects/analysis/symbols.h"
-#include "proto/objects_file.h"
+#include "objects/format/objects_file.h"
 
 namespace tmprof {
 

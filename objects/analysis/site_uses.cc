@@ -12,12 +12,12 @@ bool IsPlaceable(const TracedObject& object) {
 }  // namespace
 
 void SiteUses::See(const EpochProfile& epoch) {
-  if (epoch.allocations) {
+  if (const Allocations* allocations = AllocationsOf(epoch)) {
     tracked_ = true;
-    lost_ += epoch.allocations->lost;
-    all_are_recorded_ = all_are_recorded_ && epoch.allocations->IsComplete();
-    for (const ObjectSite& site : epoch.allocations->sites) frames_[site.id] = site.frames;
-    for (const CodeFile& file : epoch.allocations->files) build_ids_[file.path] = file.build_id;
+    lost_ += allocations->lost;
+    all_are_recorded_ = all_are_recorded_ && allocations->IsComplete();
+    for (const ObjectSite& site : allocations->sites) frames_[site.id] = site.frames;
+    for (const CodeFile& file : allocations->files) build_ids_[file.path] = file.build_id;
   }
   spans_.See(epoch);
   map_.See(epoch, true);

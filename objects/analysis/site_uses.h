@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "base/allocations.h"
 #include "base/epoch_profile.h"
 #include "base/units.h"
 #include "objects/analysis/object_map.h"
+#include "objects/format/allocations.h"
 #include "report/analysis/span_uses.h"
 
 namespace tmprof {

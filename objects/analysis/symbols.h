@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/allocations.h"
-#include "proto/objects_file.h"
+#include "objects/format/allocations.h"
+#include "objects/format/objects_file.h"
 
 namespace tmprof {
 

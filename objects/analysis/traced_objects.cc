@@ -222,10 +222,10 @@ class Tally : public ObjectMap::Visitor {
 
   void See(const EpochProfile& epoch) {
     const bool is_shown = options_.epochs.Contains(epoch.index);
-    if (epoch.allocations) {
+    if (const Allocations* allocations = AllocationsOf(epoch)) {
       result_.tracked = true;
-      for (const ObjectSite& site : epoch.allocations->sites) sites_[site.id] = site;
-      if (is_shown) result_.lost += epoch.allocations->lost;
+      for (const ObjectSite& site : allocations->sites) sites_[site.id] = site;
+      if (is_shown) result_.lost += allocations->lost;
     }
     if (is_shown) {
       if (result_.epochs > 0 && epoch.index > next_index_)

@@ -18,12 +18,12 @@
 #include <string>
 #include <vector>
 
-#include "base/allocations.h"
 #include "base/result.h"
 #include "base/text/text_table.h"
 #include "base/units.h"
 #include "objects/analysis/object_map.h"
 #include "objects/analysis/objects.h"
+#include "objects/format/allocations.h"
 #include "proto/trace.h"
 #include "rank/rank_weight.h"
 

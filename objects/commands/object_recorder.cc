@@ -427,7 +427,7 @@ void ObjectRecorder::Complete(EpochProfile& epoch) {
     if (!process.end) LookAtMappings(process);
   }
   Service();  // reads all that was written until then
-  Allocations& into = epoch.allocations.emplace();
+  Allocations& into = SetAllocations(epoch);
   into.all_from_bytes = all_from_bytes_;
   const Accessed accessed = AccessedPages(epoch.pages);
   const auto pages_of = [&](TargetId target) -> std::span<const VpnRange> {

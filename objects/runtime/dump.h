@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes everything known about all objects (proto/objects.proto).
+// Writes everything known about all objects (objects/format/objects.proto).
 
 #pragma once
 

@@ -21,7 +21,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/arena_advice.h"
+#include "objects/arena_advice.h"
 
 namespace tmprof::objtrace {
 

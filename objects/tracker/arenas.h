@@ -12,8 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/arena_advice.h"
-#include "base/arena_blocks.h"
+#include "objects/arena_advice.h"
+#include "objects/arena_blocks.h"
 
 namespace tmprof::objtrace {
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/sample_pairs.h"
+#include "objects/format/allocations.h"
 #include "proto/frame.h"
 #include "proto/trace_file.h"
 #include "report/view.h"
@@ -1402,15 +1403,15 @@ std::string TraceOfTwoNodes(const TemporaryFolder& folder) {
                     .samples_of = SampleSubject::kTime,
                     .details = {},
                     .note = ""}};
-  epoch.allocations.emplace();
+  SetAllocations(epoch);
   for (const std::uint32_t page : {1, 2}) {
-    epoch.allocations->sites.push_back({.id = page, .frames = {{.function = "make"}}});
-    epoch.allocations->events.push_back({.target = TargetId(0),
-                                         .kind = AllocationKind::kAllocated,
-                                         .address = page * kBasePageBytes,
-                                         .bytes = kBasePageBytes,
-                                         .site = page,
-                                         .weight = 1});
+    AllocationsOf(epoch)->sites.push_back({.id = page, .frames = {{.function = "make"}}});
+    AllocationsOf(epoch)->events.push_back({.target = TargetId(0),
+                                            .kind = AllocationKind::kAllocated,
+                                            .address = page * kBasePageBytes,
+                                            .bytes = kBasePageBytes,
+                                            .site = page,
+                                            .weight = 1});
     Append(epoch.pages, {.key = {TargetId(0), Vpn(page)},
                          .load_samples = page == 1 ? 30u : 10u,
                          .node = NodeId(static_cast<NodeId::rep>(page - 1))});
@@ -1516,7 +1517,7 @@ TEST(Advise, HotSitesHaveTheRoomThatIsSaid) {
   EpochProfile epoch;
   epoch.end = epoch.start + std::chrono::seconds(1);
   epoch.targets = {{.id = TargetId(0), .pid = Pid(42), .name = "program"}};
-  Allocations& allocations = epoch.allocations.emplace();
+  Allocations& allocations = SetAllocations(epoch);
   allocations.all_from_bytes = 1;
   for (const std::uint32_t site : {1, 2}) {
     allocations.sites.push_back(

@@ -16,7 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "objects/commands/cc_arguments.h"
-#include "proto/objects_file.h"
+#include "objects/format/objects_file.h"
 #include "tests/apps/program.h"
 #include "tests/folders.h"
 

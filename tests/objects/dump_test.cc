@@ -21,10 +21,10 @@
 #include <vector>
 
 #include "base/check.h"
+#include "objects/format/objects_file.h"
 #include "objects/include/tmprof/objects.h"
 #include "objects/runtime/dump.h"
 #include "objects/runtime/runtime.h"
-#include "proto/objects_file.h"
 #include "proto/trace_file.h"
 
 namespace tmprof {

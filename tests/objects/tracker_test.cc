@@ -25,10 +25,10 @@
 #include <utility>
 #include <vector>
 
+#include "objects/format/arena_advice.h"
 #include "objects/tracker/advice.h"
 #include "objects/tracker/arenas.h"
 #include "objects/tracker/log_reader.h"
-#include "proto/arena_advice.h"
 #include "tests/apps/program.h"
 #include "tests/folders.h"
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "proto/extension_codec.h"
 #include "tests/base/host/proc_tree.h"
 
 namespace tmprof {
@@ -218,12 +219,14 @@ TEST_F(RecorderTest, HasOthersServedLikeSourcesAndEachEpochCompleted) {
   world.service = [&] { services.push_back(clock_.now); };
   world.complete_epoch = [&](EpochProfile& epoch) {
     ASSERT_EQ(epoch.pages.size(), 1U) << "after the sources";
-    epoch.allocations.emplace().lost = epoch.index;
+    epoch.extension =
+        ExtensionSlot(std::make_unique<UndecodedExtension>(std::to_string(epoch.index), 0));
   };
   ASSERT_TRUE(RunIn(std::move(world), {.duration = 2500ms}, OneSource()).has_value());
   EXPECT_EQ(services, log_.services);
   ASSERT_EQ(epochs_.size(), 3U);
-  for (const EpochProfile& epoch : epochs_) EXPECT_EQ(epoch.allocations->lost, epoch.index);
+  for (const EpochProfile& epoch : epochs_)
+    EXPECT_EQ(epoch.extension->Encode(epoch), std::to_string(epoch.index));
 }
 
 TEST_F(RecorderTest, EndsWhenAskedWithWhatTheOpenEpochHolds) {

@@ -203,9 +203,9 @@ std::string TraceBytes(const std::filesystem::path& path, const std::vector<Epoc
   return ReadFile(path);
 }
 
-ReadBack ReadTrace(const std::filesystem::path& path) {
+ReadBack ReadTrace(const std::filesystem::path& path, const ExtensionCodec* codec) {
   ReadBack back;
-  Result<TraceReader> reader = TraceReader::Open(path);
+  Result<TraceReader> reader = TraceReader::Open(path, codec);
   if (!reader) {
     back.error = reader.error().Message();
     return back;

@@ -67,7 +67,7 @@ struct ReadBack {
   StreamEnd end;
   std::string error;  // empty: none
 };
-ReadBack ReadTrace(const std::filesystem::path& path);
+ReadBack ReadTrace(const std::filesystem::path& path, const ExtensionCodec* codec = nullptr);
 
 // Protobuf wire format by hand (protobuf.dev, "Encoding").
 std::string Varint(std::uint64_t value);

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <memory>
 #include <random>
+#include <utility>
 
 #include "proto/frame.h"
 #include "tests/proto/trace_fixture.h"
@@ -51,71 +53,40 @@ TEST_F(TraceRoundTrip, UnknownStaysApartFromZero) {
   EXPECT_EQ(back.epochs, epochs);
 }
 
-TEST_F(TraceRoundTrip, AllocationsComeBackAndNoneStayUnknown) {
+TEST_F(TraceRoundTrip, ExtensionsComeBackAsTheirBytesWithoutACodec) {
   std::vector<EpochProfile> epochs(3);
-  for (std::size_t i = 0; i < epochs.size(); ++i) {
-    epochs[i].index = i;
-    epochs[i].start = MonotonicTime(std::chrono::seconds(10 + i));
-    epochs[i].end = epochs[i].start + std::chrono::seconds(1);
-    epochs[i].targets.resize(1);
-  }
-  const std::uint64_t far = 0x7fff'ffff'f000;
-  epochs[1].allocations = {
-      .sites = {{.id = 3,
-                 .frames = {{.function = "make", .file = "/a.c", .line = 7, .module = "/a"},
-                            {.module = "/lib/b.so", .offset = 0x10}}},
-                {.id = 4, .frames = {}},
-                {.id = 5, .frames = {{.module = "/a", .offset = 64}}, .name = "table"},
-                {.id = 6, .frames = {}, .name = "worker", .thread = Tid(42)}},
-      .events = {{.kind = AllocationKind::kMapped,
-                  .address = far,
-                  .bytes = 4096,
-                  .time = MonotonicTime(std::chrono::seconds(2)),  // before it was a target
-                  .site = 3,
-                  .weight = 1},
-                 {.kind = AllocationKind::kAllocated,
-                  .address = 0x1000,
-                  .bytes = 24,
-                  .time = epochs[1].start,
-                  .site = kUnknownSite,
-                  .weight = 100},
-                 {.kind = AllocationKind::kAllocated,
-                  .address = 0x2000,
-                  .bytes = 2500,
-                  .time = epochs[1].start,
-                  .site = kUnknownSite,
-                  .weight = 1.25},
-                 {.kind = AllocationKind::kFreed, .address = 0x1000, .time = epochs[1].end},
-                 {.kind = AllocationKind::kUnmapped,
-                  .address = far,
-                  .bytes = 4096,
-                  .time = epochs[1].end}},
-      .fixed = {{.kind = FixedKind::kVariable,
-                 .address = 0x5000,
-                 .bytes = 640,
-                 .time = MonotonicTime(std::chrono::seconds(2)),
-                 .site = 5},
-                {.kind = FixedKind::kStack,
-                 .address = far,
-                 .bytes = 8 << 20,
-                 .time = epochs[1].start,
-                 .site = 6},
-                {.kind = FixedKind::kStack, .ends = true, .address = far, .time = epochs[1].end}},
-      .lost = 5,
-      .files = {{.path = "/a", .build_id = std::string("\0\xff", 2)},
-                {.path = "/lib/b.so", .build_id = "id"}}};
-  epochs[2].allocations = {.sites = {},
-                           .events = {{.kind = AllocationKind::kAllocated,
-                                       .address = 0x3000,
-                                       .bytes = 8192,
-                                       .time = epochs[2].start,
-                                       .site = 3,
-                                       .weight = 1}},
-                           .all_from_bytes = 4096};
+  for (std::size_t i = 0; i < epochs.size(); ++i) epochs[i].index = i;
+  const auto set = [](EpochProfile& epoch, std::string bytes) {
+    epoch.extension = ExtensionSlot(std::make_unique<UndecodedExtension>(std::move(bytes), 0));
+  };
+  set(epochs[1], std::string("\0\xff not ours", 11));
+  set(epochs[2], "");
   WriteTrace(path(), TraceInfo(), epochs);
   const ReadBack back = ReadTrace(path());
   EXPECT_EQ(back.error, "");
   EXPECT_EQ(back.epochs, epochs);
+  EXPECT_FALSE(back.epochs[0].extension) << "none is not an empty one";
+  set(epochs[1], "other bytes");
+  EXPECT_NE(back.epochs, epochs);
+}
+
+// The bytes compress to next to nothing, and the frame has to make up for that.
+TEST_F(TraceRoundTrip, AReaderMayDecodeAnExtensionThatWasPassedOn) {
+  EpochProfile epoch;
+  const std::string bytes(std::size_t{4} << 20, '\0');
+  epoch.extension = ExtensionSlot(std::make_unique<UndecodedExtension>(bytes, bytes.size() * 128));
+  WriteTrace(path(), TraceInfo(), {epoch});
+  const std::string written = ReadFile(path());
+  WriteTrace(path(), TraceInfo(), ReadTrace(path()).epochs);
+  EXPECT_EQ(ReadFile(path()), written) << "passed on, and no longer than before";
+  class Greedy final : public ExtensionCodec {
+    std::uint64_t MemoryToDecode(std::string_view encoded) const override {
+      return encoded.size() * 128;
+    }
+    Verdict Decode(std::string_view, EpochProfile&) const override { return {}; }
+  };
+  const Greedy codec;
+  EXPECT_EQ(ReadTrace(path(), &codec).error, "");
 }
 
 TEST_F(TraceRoundTrip, ExactAccessesComeBackBesideSamplesOrAlone) {

@@ -224,19 +224,19 @@ TEST(CountedObjects, KnowsATrackersSitesByTheirInnermostCalls) {
   const auto frame = [](const char* function, std::uint64_t offset) {
     return SourceFrame{.function = function, .module = "/bin/tree", .offset = offset};
   };
-  epochs[0].allocations.emplace().sites = {
+  SetAllocations(epochs[0]).sites = {
       {.id = 1, .frames = {frame("make_node", 0x1010), frame("main", 0x1020), frame("start", 1)}},
       {.id = 2, .frames = {frame("make_buffer", 0x1030), frame("main", 0x1020), frame("start", 1)}},
       {.id = 3,
        .frames = {frame("make_buffer", 0x1030), frame("main", 0x1020), frame("start", 2)}}};
   for (const std::uint32_t site : {1, 2, 3}) {
-    epochs[0].allocations->events.push_back({.target = TargetId(0),
-                                             .kind = AllocationKind::kAllocated,
-                                             .address = (15 + site) * kPage,
-                                             .bytes = kPage,
-                                             .time = kTraceStart,
-                                             .site = site,
-                                             .weight = 1});
+    AllocationsOf(epochs[0])->events.push_back({.target = TargetId(0),
+                                                .kind = AllocationKind::kAllocated,
+                                                .address = (15 + site) * kPage,
+                                                .bytes = kPage,
+                                                .time = kTraceStart,
+                                                .site = site,
+                                                .weight = 1});
   }
   const TracedObjects objects = Counted(Profiles(), epochs);
   ASSERT_EQ(objects.rows.size(), 3U) << "nothing is there twice";
@@ -262,12 +262,12 @@ AllocationEvent Event(AllocationKind kind, std::uint64_t page, milliseconds time
 TEST(CountedObjects, MatchesObjectsOfOneAddressByTheirBirth) {
   using enum AllocationKind;
   std::vector<EpochProfile> epochs = Epochs();
-  epochs[0].allocations.emplace().events = {
+  SetAllocations(epochs[0]).events = {
       Event(kAllocated, 16, milliseconds(500)),  // not the one that the profile has there
       Event(kAllocated, 17, milliseconds(1)), Event(kFreed, 17, milliseconds(4)),
       Event(kAllocated, 17, milliseconds(6)), Event(kAllocated, 18, milliseconds(100))};
-  epochs[1].allocations.emplace().events = {Event(kFreed, 18, milliseconds(1200)),
-                                            Event(kAllocated, 18, milliseconds(1504))};
+  SetAllocations(epochs[1]).events = {Event(kFreed, 18, milliseconds(1200)),
+                                      Event(kAllocated, 18, milliseconds(1504))};
   const TracedObjects objects = Counted(Profiles(), epochs, {.by = ObjectsBy::kObject});
   std::map<std::pair<std::uint64_t, MonotonicTime>, std::optional<std::uint64_t>> counted;
   for (const TracedObjects::Row& row : objects.rows) {
@@ -292,10 +292,9 @@ TEST(CountedObjects, GivesBothRowsTheCountsOfASiteThatBeginsBoth) {
   const std::vector<SourceFrame> known = {frame("make_node", 0x1010), frame("main", 0x1020)};
   std::vector<SourceFrame> further = known;
   further.push_back(frame("start", 1));
-  epochs[0].allocations.emplace().sites = {{.id = 1, .frames = known},
-                                           {.id = 2, .frames = further}};
-  epochs[0].allocations->events = {Event(AllocationKind::kAllocated, 16, milliseconds(0), 1),
-                                   Event(AllocationKind::kAllocated, 17, milliseconds(0), 2)};
+  SetAllocations(epochs[0]).sites = {{.id = 1, .frames = known}, {.id = 2, .frames = further}};
+  AllocationsOf(epochs[0])->events = {Event(AllocationKind::kAllocated, 16, milliseconds(0), 1),
+                                      Event(AllocationKind::kAllocated, 17, milliseconds(0), 2)};
   const TracedObjects objects = Counted(Profiles(), epochs);
   ASSERT_EQ(objects.rows.size(), 2U);
   for (const TracedObjects::Row& row : objects.rows) EXPECT_FALSE(row.counted.has_value());

@@ -29,12 +29,12 @@ ObjectAdviceOptions Options() { return {.model = RankModel::kSum, .ratios = {{1,
 class Program {
  public:
   Program() : epoch_(MakeEpoch(0, {MakeTarget(0, 42, "program")})) {
-    epoch_.allocations.emplace().all_from_bytes = 1;
+    SetAllocations(epoch_).all_from_bytes = 1;
     for (std::uint32_t site = 1; site <= 4; ++site) {
-      epoch_.allocations->sites.push_back({.id = site,
-                                           .frames = {{.function = "make" + std::to_string(site),
-                                                       .module = "/bin/program",
-                                                       .offset = 0x100 * site}}});
+      AllocationsOf(epoch_)->sites.push_back({.id = site,
+                                              .frames = {{.function = "make" + std::to_string(site),
+                                                          .module = "/bin/program",
+                                                          .offset = 0x100 * site}}});
     }
   }
 
@@ -45,13 +45,13 @@ class Program {
   }
   Program& Object(std::uint32_t site, std::uint64_t address, std::uint64_t bytes,
                   double weight = 1) {
-    epoch_.allocations->events.push_back({.target = TargetId(0),
-                                          .kind = AllocationKind::kAllocated,
-                                          .address = address,
-                                          .bytes = bytes,
-                                          .time = epoch_.start,
-                                          .site = site,
-                                          .weight = weight});
+    AllocationsOf(epoch_)->events.push_back({.target = TargetId(0),
+                                             .kind = AllocationKind::kAllocated,
+                                             .address = address,
+                                             .bytes = bytes,
+                                             .time = epoch_.start,
+                                             .site = site,
+                                             .weight = weight});
     return *this;
   }
   // `pages` pages that each hold half a page of site 1 and half a page of site 2.
@@ -263,11 +263,11 @@ TEST(ObjectAdvice, APageIsOwnOnlyAsAWholeIfSomeAllocationsAreUnknown) {
   program.Own(2, 32, 16, 80);
   EXPECT_EQ(verdicts(program), std::pair(SiteVerdict::kHot, SiteVerdict::kHot));
   Program lost = program;
-  lost.epoch_.allocations->lost = 1;
+  AllocationsOf(lost.epoch_)->lost = 1;
   EXPECT_EQ(verdicts(lost), std::pair(SiteVerdict::kApart, SiteVerdict::kHot));
   for (const std::optional<std::uint64_t> from : {std::optional<std::uint64_t>(2), {}}) {
     Program smaller = program;
-    smaller.epoch_.allocations->all_from_bytes = from;
+    AllocationsOf(smaller.epoch_)->all_from_bytes = from;
     EXPECT_EQ(verdicts(smaller), std::pair(SiteVerdict::kApart, SiteVerdict::kHot))
         << "though none of them happened to be recorded";
   }
@@ -287,7 +287,7 @@ TEST(ObjectAdvice, ASiteThatIsNotAloneWhereItsArenaIsIsNotKnownByIt) {
 TEST(ObjectAdvice, StacksThatTheTrackerCannotTellApartAreOneSite) {
   Program program;
   program.Own(1, 16, 16, 100).Own(2, 32, 16, 0);
-  auto& sites = program.epoch_.allocations->sites;
+  auto& sites = AllocationsOf(program.epoch_)->sites;
   const SourceFrame main = sites[0].frames[0];
   const SourceFrame recursive{.function = "grow", .module = "/bin/program", .offset = 0x20};
   sites[0].frames = {recursive, main};
@@ -342,20 +342,20 @@ TEST(ObjectAdvice, NoSiteIsColdIfAllAreAlike) {
 // Pages 16 to 19 were one span of 20 references, and are four of 10, 10, 0 and 0 an epoch later.
 TEST(ObjectAdvice, PagesWhoseSpanChangesCountOnce) {
   EpochProfile first = MakeEpoch(0, {MakeTarget(0, 42, "program")});
-  first.allocations.emplace();
-  first.allocations->sites.push_back(
+  SetAllocations(first);
+  AllocationsOf(first)->sites.push_back(
       {.id = 1, .frames = {{.function = "make1", .module = "/bin/program", .offset = 0x100}}});
   for (std::uint64_t page = 16; page < 20; ++page) {
-    first.allocations->events.push_back({.target = TargetId(0),
-                                         .kind = AllocationKind::kAllocated,
-                                         .address = page * kPage,
-                                         .bytes = kPage,
-                                         .time = first.start,
-                                         .site = 1,
-                                         .weight = 1});
+    AllocationsOf(first)->events.push_back({.target = TargetId(0),
+                                            .kind = AllocationKind::kAllocated,
+                                            .address = page * kPage,
+                                            .bytes = kPage,
+                                            .time = first.start,
+                                            .site = 1,
+                                            .weight = 1});
   }
   EpochProfile second = MakeEpoch(1, {MakeTarget(0, 42, "program")});
-  second.allocations.emplace();
+  SetAllocations(second);
   See(first, 0, {{.vpn = 16, .looks = 20, .references = 20, .span = 4}});
   See(second, 0,
       {{.vpn = 16, .looks = 10, .references = 10}, {.vpn = 17, .looks = 10, .references = 10}});
@@ -378,7 +378,7 @@ TEST(ObjectAdvice, SmallSitesStay) {
 TEST(ObjectAdvice, CallsAreSpeltAsTheTrackerLooksThemUp) {
   Program program;
   program.Own(1, 16, 16, 10);
-  program.epoch_.allocations->sites[0].frames = {
+  AllocationsOf(program.epoch_)->sites[0].frames = {
       {.function = "inlined", .module = "/lib/a.so", .offset = 0x10},
       {.function = "around", .module = "/lib/a.so", .offset = 0x10},
       {.function = "recursive", .module = "/bin/program", .offset = 0x20},
@@ -390,7 +390,8 @@ TEST(ObjectAdvice, CallsAreSpeltAsTheTrackerLooksThemUp) {
   EXPECT_THAT(advice.advice.sites[0].calls,
               ElementsAre(AdvisedCall{"/lib/a.so", 0x10}, AdvisedCall{"/bin/program", 0x20}));
 
-  program.epoch_.allocations->sites[0].frames = {{.function = "", .module = "", .offset = 0x7f0}};
+  AllocationsOf(program.epoch_)->sites[0].frames = {
+      {.function = "", .module = "", .offset = 0x7f0}};
   const ObjectAdvice unnamed = program.Advise();
   EXPECT_THAT(unnamed.advice.sites, testing::IsEmpty());
   EXPECT_EQ(unnamed.unplaced, 1U);
@@ -400,8 +401,8 @@ TEST(ObjectAdvice, CallsAreSpeltAsTheTrackerLooksThemUp) {
 TEST(ObjectAdvice, IsOfTheBuildThatWasRecorded) {
   Program program;
   program.Own(1, 16, 16, 100).Own(2, 32, 16, 1);
-  program.epoch_.allocations->files = {{.path = "/bin/program", .build_id = "\x01\xfe"},
-                                       {.path = "/lib/other.so", .build_id = "of no site"}};
+  AllocationsOf(program.epoch_)->files = {{.path = "/bin/program", .build_id = "\x01\xfe"},
+                                          {.path = "/lib/other.so", .build_id = "of no site"}};
   const ObjectAdvice advice = program.Advise();
   EXPECT_THAT(advice.advice.build_ids, ElementsAre(std::pair("/bin/program", "\x01\xfe")));
   EXPECT_THAT(ObjectAdviceFile(advice), HasSubstr("\nmodule 1 /bin/program\nbuild 1 01fe\n"));
@@ -582,7 +583,7 @@ TEST(ObjectAdvice, PredictsOfWhatHasNoRoomNoGainByCounts) {
 TEST(ObjectAdvice, CountsOfSitesThatMayBeSeveralLeaveThemUnknown) {
   Program program;
   program.Mixed(16, 16, 10).Own(3, 64, 16, 1);
-  auto& sites = program.epoch_.allocations->sites;
+  auto& sites = AllocationsOf(program.epoch_)->sites;
   const SourceFrame outer{.function = "append", .module = "/bin/program", .offset = 0x1};
   for (const std::size_t site : {0, 1})
     sites[site].frames.insert(sites[site].frames.begin(), outer);
@@ -628,7 +629,7 @@ TEST(ObjectAdvice, CountsOfSitesWithoutHeatAreRefusedAsWhatTheyWeighIsUnknown) {
 TEST(ObjectAdvice, SaysThatATraceHasNoAllocations) {
   Program program;
   program.Page(16, 10);
-  program.epoch_.allocations.reset();
+  program.epoch_.extension.reset();
   const ObjectAdvice advice = program.Advise();
   EXPECT_TRUE(advice.sites.empty());
   EXPECT_FALSE(advice.hot_pages_advised.has_value());

@@ -51,7 +51,7 @@ TEST(ObjectAnnotator, NamesTheObjectThatHasMostOfASpanWhenItWasLastSeen) {
   EXPECT_THAT(HotText(*MakeHotList(TraceOf({epoch}), kSum)),
               testing::Not(testing::HasSubstr("object")));
 
-  epoch.allocations = {
+  SetAllocations(epoch) = {
       .sites = {{.id = 1, .frames = {{.function = "small"}}},
                 {.id = 2, .frames = {{.function = "large"}}}},
       .events = {allocated(15 * kPage, kPage + 1000, 1), allocated(16 * kPage + 1000, 3000, 2)}};
@@ -75,23 +75,23 @@ TEST(ObjectAnnotator, NamesVariablesAndStacksBeforeMappings) {
   EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t")});
   See(epoch, 0,
       {{.vpn = 16, .looks = 5, .references = 3}, {.vpn = 20, .looks = 5, .references = 2}});
-  epoch.allocations = {.sites = {{.id = 1, .frames = {{.module = "/bin/t"}}, .name = "table"},
-                                 {.id = 2, .frames = {}, .name = "worker", .thread = Tid(11)}},
-                       .events = {{.kind = AllocationKind::kMapped,
-                                   .address = 20 * kPage,
-                                   .bytes = kPage,
-                                   .time = kTraceStart,
-                                   .weight = 1}},
-                       .fixed = {{.kind = FixedKind::kVariable,
-                                  .address = 16 * kPage,
-                                  .bytes = 640,
-                                  .time = kTraceStart,
-                                  .site = 1},
-                                 {.kind = FixedKind::kStack,
-                                  .address = 20 * kPage,
-                                  .bytes = 512,
-                                  .time = kTraceStart,
-                                  .site = 2}}};
+  SetAllocations(epoch) = {.sites = {{.id = 1, .frames = {{.module = "/bin/t"}}, .name = "table"},
+                                     {.id = 2, .frames = {}, .name = "worker", .thread = Tid(11)}},
+                           .events = {{.kind = AllocationKind::kMapped,
+                                       .address = 20 * kPage,
+                                       .bytes = kPage,
+                                       .time = kTraceStart,
+                                       .weight = 1}},
+                           .fixed = {{.kind = FixedKind::kVariable,
+                                      .address = 16 * kPage,
+                                      .bytes = 640,
+                                      .time = kTraceStart,
+                                      .site = 1},
+                                     {.kind = FixedKind::kStack,
+                                      .address = 20 * kPage,
+                                      .bytes = 512,
+                                      .time = kTraceStart,
+                                      .site = 2}}};
   const std::string text = HotText(*MakeHotList(TraceOf({epoch}), kSum));
   EXPECT_THAT(text, testing::HasSubstr("640 B variable table of t"));
   EXPECT_THAT(text, testing::HasSubstr("512 B stack thread 11 worker"));
@@ -106,12 +106,12 @@ TEST(ObjectAnnotator, ListsThePagesThatAnObjectHadAPartOf) {
          {.vpn = 17, .looks = 5, .references = 4},
          {.vpn = 18, .looks = 5, .references = 5}});
   }
-  epoch.allocations.emplace().events = {{.target = TargetId(0),
-                                         .kind = AllocationKind::kAllocated,
-                                         .address = 16 * kPage + 100,
-                                         .bytes = kPage,
-                                         .time = kTraceStart,
-                                         .weight = 1}};
+  SetAllocations(epoch).events = {{.target = TargetId(0),
+                                   .kind = AllocationKind::kAllocated,
+                                   .address = 16 * kPage + 100,
+                                   .bytes = kPage,
+                                   .time = kTraceStart,
+                                   .weight = 1}};
   HotOptions options = kSum;
   for (const std::uint64_t address : {16 * kPage + 100, 17 * kPage + 99}) {
     options.object = address;
@@ -136,14 +136,14 @@ TEST(ObjectAnnotator, NamesGroupsOfPagesByTheirObject) {
       {{.vpn = 16, .looks = 9, .references = 3},
        {.vpn = 17, .looks = 9, .references = 4},
        {.vpn = 30, .looks = 9, .references = 1}});
-  epoch.allocations = {.sites = {{.id = 1, .frames = {{.function = "make"}}}},
-                       .events = {{.target = TargetId(0),
-                                   .kind = AllocationKind::kAllocated,
-                                   .address = 16 * kPage,
-                                   .bytes = 2 * kPage,
-                                   .time = kTraceStart,
-                                   .site = 1,
-                                   .weight = 1}}};
+  SetAllocations(epoch) = {.sites = {{.id = 1, .frames = {{.function = "make"}}}},
+                           .events = {{.target = TargetId(0),
+                                       .kind = AllocationKind::kAllocated,
+                                       .address = 16 * kPage,
+                                       .bytes = 2 * kPage,
+                                       .time = kTraceStart,
+                                       .site = 1,
+                                       .weight = 1}}};
   EXPECT_EQ(SumsOf(*MakeHotGroups(TraceOf({epoch}), kSum, HotGroup::kObject)),
             (std::vector<Sum>{{"8 KiB by make", 7, 2}, {"", 1, 1}}));
 }

@@ -40,10 +40,10 @@ AllocationEvent Event(AllocationKind kind, std::uint64_t address, std::uint64_t 
 EpochProfile Epoch(std::uint64_t index, std::vector<AllocationEvent> events) {
   EpochProfile epoch = MakeEpoch(index, {MakeTarget(0, 42, "program")});
   epoch.sources = {ReferenceSource(10), SampleSource(10)};
-  epoch.allocations.emplace().events = std::move(events);
+  SetAllocations(epoch).events = std::move(events);
   if (index == 0) {
-    epoch.allocations->sites = {{.id = 1, .frames = {{.function = "make"}}},
-                                {.id = 2, .frames = {{.function = "map"}}}};
+    AllocationsOf(epoch)->sites = {{.id = 1, .frames = {{.function = "make"}}},
+                                   {.id = 2, .frames = {{.function = "map"}}}};
   }
   return epoch;
 }
@@ -199,10 +199,10 @@ TEST(TracedObjects, LeaveOutObjectsThatDidNotLiveInTheEpochs) {
 TEST(TracedObjects, KeepTheRowsShownAndCountAll) {
   EpochProfile first = Epoch(0, {});
   for (std::uint64_t i = 0; i < 4; ++i) {
-    first.allocations->events.push_back(
+    AllocationsOf(first)->events.push_back(
         Event(AllocationKind::kAllocated, (16 + i) * kPage, kPage, 1));
     if (i != 2) {
-      first.allocations->events.push_back(
+      AllocationsOf(first)->events.push_back(
           Event(AllocationKind::kFreed, (16 + i) * kPage, 0, 0, milliseconds(500)));
     }
     AddPage(first, 16 + i, i == 0 ? 2 : 20, 0);
@@ -505,8 +505,8 @@ TEST(TracedObjects, SamplesAreUnknownIfNoSamplerWasOnInTheObjectsLife) {
   }
   const auto live = [&](std::uint64_t page, std::vector<std::int64_t> ms) {
     const auto add = [&](AllocationKind kind, std::int64_t at) {
-      epochs[static_cast<std::size_t>(at) / 1000].allocations->events.push_back(
-          Event(kind, page * kPage, kPage, 1, milliseconds(at)));
+      AllocationsOf(epochs[static_cast<std::size_t>(at) / 1000])
+          ->events.push_back(Event(kind, page * kPage, kPage, 1, milliseconds(at)));
     };
     add(AllocationKind::kAllocated, ms[0]);
     if (ms.size() > 1) add(AllocationKind::kFreed, ms[1]);
@@ -533,7 +533,7 @@ TEST(TracedObjects, SamplesAreUnknownIfNoSamplerWasOnInTheObjectsLife) {
 TEST(TracedObjects, ARowOfATypeSumsWhatIsKnown) {
   EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
                                  Event(AllocationKind::kAllocated, 18 * kPage, kPage, 3)});
-  epoch.allocations->sites.push_back({.id = 3, .frames = {{.function = "make", .line = 3}}});
+  AllocationsOf(epoch)->sites.push_back({.id = 3, .frames = {{.function = "make", .line = 3}}});
   AddPage(epoch, 16, 8, 0);
   const TracedObjects objects = Objects({epoch}, {.by = ObjectsBy::kType});
   ASSERT_EQ(objects.rows.size(), 1U);
@@ -629,7 +629,7 @@ std::vector<EpochProfile> Changing() {
   EpochProfile second = Epoch(1, {});
   EpochProfile third = Epoch(2, {});
   for (EpochProfile* epoch : {&first, &second, &third}) {
-    epoch->allocations->all_from_bytes = 1;
+    AllocationsOf(*epoch)->all_from_bytes = 1;
     const auto more = static_cast<std::uint32_t>(epoch->index * 7);
     for (std::uint64_t page = 16; page < 24; ++page) {
       See(*epoch, 0,
@@ -642,9 +642,9 @@ std::vector<EpochProfile> Changing() {
       See(*epoch, 0, {{.vpn = 40, .looks = 90, .references = 60}, {.vpn = 42, .looks = 90}});
     }
   }
-  first.allocations->sites[0].frames[0] = {
+  AllocationsOf(first)->sites[0].frames[0] = {
       .function = "make", .module = "/bin/program", .offset = 0x100};
-  first.allocations->sites[1].frames[0] = {
+  AllocationsOf(first)->sites[1].frames[0] = {
       .function = "map", .module = "/bin/program", .offset = 0x200};
   return {first, second, third};
 }
@@ -747,7 +747,7 @@ TEST(TracedObjects, SitesOfOneTypeAreOneRow) {
   EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
                                  Event(AllocationKind::kAllocated, 17 * kPage, kPage, 2),
                                  Event(AllocationKind::kAllocated, 18 * kPage, kPage, 3)});
-  epoch.allocations->sites = {
+  AllocationsOf(epoch)->sites = {
       {.id = 1, .frames = {{.function = "operator new(unsigned long)"}, {.function = "make"}}},
       {.id = 2, .frames = {{.function = "make"}, {.function = "main"}}},
       {.id = 3, .frames = {{.function = "std::allocator<Node<int>, 5>::allocate(unsigned long)"}}}};
@@ -765,7 +765,7 @@ TEST(TracedObjects, FoldedStacksLeadFromTheOutermostCall) {
   EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
                                  Event(AllocationKind::kAllocated, 17 * kPage, kPage, 2),
                                  Event(AllocationKind::kMapped, 18 * kPage, kPage, 9)});
-  epoch.allocations->sites = {
+  AllocationsOf(epoch)->sites = {
       {.id = 1, .frames = {{.function = "make", .line = 1}, {.function = "main"}}},
       {.id = 2, .frames = {{.function = "make", .line = 2}, {.function = "main"}}}};
   // No accessed bit was read.
@@ -789,12 +789,13 @@ FixedEvent Fixed(FixedKind kind, std::uint64_t address, std::uint64_t bytes, std
 // Sites 3 to 5: a variable, other data of its file and a stack.
 EpochProfile FixedEpoch(std::vector<FixedEvent> events) {
   EpochProfile epoch = Epoch(0, {});
-  epoch.allocations->sites.push_back(
+  AllocationsOf(epoch)->sites.push_back(
       {.id = 3, .frames = {{.module = "/bin/program"}}, .name = "table"});
-  epoch.allocations->sites.push_back(
+  AllocationsOf(epoch)->sites.push_back(
       {.id = 4, .frames = {{.module = "/bin/program"}}, .name = ".bss"});
-  epoch.allocations->sites.push_back({.id = 5, .frames = {}, .name = "worker", .thread = Tid(43)});
-  epoch.allocations->fixed = std::move(events);
+  AllocationsOf(epoch)->sites.push_back(
+      {.id = 5, .frames = {}, .name = "worker", .thread = Tid(43)});
+  AllocationsOf(epoch)->fixed = std::move(events);
   return epoch;
 }
 
@@ -823,7 +824,7 @@ TEST(TracedObjects, VariablesAndStacksHaveTheirNamesAndSharePagesByBytes) {
 TEST(TracedObjects, AStackInAMappingHasItsPartAndEndsWithItsThread) {
   EpochProfile epoch = FixedEpoch({Fixed(FixedKind::kStack, 17 * kPage, kPage, 5),
                                    Fixed(FixedKind::kStack, 17 * kPage, 0, 0, milliseconds(250))});
-  epoch.allocations->events = {Event(AllocationKind::kMapped, 16 * kPage, 4 * kPage, 2)};
+  AllocationsOf(epoch)->events = {Event(AllocationKind::kMapped, 16 * kPage, 4 * kPage, 2)};
   AddPage(epoch, 17, 8, 0);
   const TracedObjects objects = Objects({epoch}, {.by = ObjectsBy::kObject});
   ASSERT_EQ(objects.rows.size(), 2U);
@@ -838,7 +839,7 @@ TEST(TracedObjects, AStackInAMappingHasItsPartAndEndsWithItsThread) {
 TEST(TracedObjects, AStackThatGrewIsTheSameOne) {
   EpochProfile first = FixedEpoch({Fixed(FixedKind::kStack, 17 * kPage, kPage, 5)});
   EpochProfile second = Epoch(1, {});
-  second.allocations->fixed = {
+  AllocationsOf(second)->fixed = {
       Fixed(FixedKind::kStack, 15 * kPage, 3 * kPage, 5, milliseconds(1000))};
   AddPage(first, 16, 8, 0);
   AddPage(second, 16, 4, 0);
@@ -853,7 +854,8 @@ TEST(TracedObjects, AStackThatGrewIsTheSameOne) {
 TEST(TracedObjects, StacksOfOneNameAreOneRowByType) {
   EpochProfile epoch = FixedEpoch({Fixed(FixedKind::kStack, 16 * kPage, kPage, 5),
                                    Fixed(FixedKind::kStack, 17 * kPage, kPage, 6)});
-  epoch.allocations->sites.push_back({.id = 6, .frames = {}, .name = "worker", .thread = Tid(44)});
+  AllocationsOf(epoch)->sites.push_back(
+      {.id = 6, .frames = {}, .name = "worker", .thread = Tid(44)});
   for (const std::uint64_t page : {16, 17}) AddPage(epoch, page, 8, 0);
   EXPECT_EQ(Objects({epoch}).rows.size(), 2U);
   const TracedObjects objects = Objects({epoch}, {.by = ObjectsBy::kType});
@@ -870,7 +872,7 @@ TEST(TracedObjects, ATraceWithoutAllocationsSaysSo) {
 
 TEST(TracedObjects, TextTellsOfWhatWasLost) {
   EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1)});
-  epoch.allocations->lost = 3;
+  AllocationsOf(epoch)->lost = 3;
   const std::string text = TracedObjectsText(Objects({epoch}));
   EXPECT_THAT(text, HasSubstr("make"));
   EXPECT_THAT(text, HasSubstr("lost: 3 allocations and frees"));

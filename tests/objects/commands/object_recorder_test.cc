@@ -140,7 +140,7 @@ class ObjectRecorderTest : public ::testing::Test {
       Append(epoch.pages, {.key = {TargetId(0), VpnOfAddress(address)}, .load_samples = 1});
     }
     recorder_->Complete(epoch);
-    return *epoch.allocations;
+    return *AllocationsOf(epoch);
   }
 
   // "mapped 0x10000+12288"

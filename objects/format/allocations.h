@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/epoch_profile.h"
 #include "base/page_key.h"
 #include "base/units.h"
 
@@ -104,5 +105,11 @@ struct Allocations {
   bool IsComplete() const { return all_from_bytes && *all_from_bytes <= 1 && lost == 0; }
   friend bool operator==(const Allocations&, const Allocations&) = default;
 };
+
+// Allocations are the extension of an epoch. nullptr: they were not tracked, or not decoded.
+const Allocations* AllocationsOf(const EpochProfile& epoch);
+Allocations* AllocationsOf(EpochProfile& epoch);
+// Replaces the extension of `epoch`.
+Allocations& SetAllocations(EpochProfile& epoch, Allocations allocations = {});
 
 }  // namespace tmprof

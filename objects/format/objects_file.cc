@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "proto/objects_file.h"
+#include "objects/format/objects_file.h"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "objects/format/objects.pb.h"
 #include "proto/framed_file.h"
-#include "proto/objects.pb.h"
 
 namespace tmprof {
 namespace {

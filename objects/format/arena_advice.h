@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/arena_advice.h"
 #include "base/result.h"
+#include "objects/arena_advice.h"
 
 namespace tmprof {
 

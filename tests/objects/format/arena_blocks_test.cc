@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "base/arena_blocks.h"
+#include "objects/arena_blocks.h"
 
 #include <gtest/gtest.h>
 

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "base/allocations.h"
 #include "base/epoch_stream.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "objects/format/allocations.h"
 
 namespace tmprof {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Constants of advice files, which name the arenas for the objects of allocation sites
-// (proto/arena_advice.h writes them, objects/tracker/advice.h is their manual).
+// (objects/format/arena_advice.h writes them, objects/tracker/advice.h is their manual).
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "proto/arena_advice.h"
+#include "objects/format/arena_advice.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
