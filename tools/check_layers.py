@@ -46,9 +46,11 @@ EDGES = {
     # Both programs say and ask for things by this. Neither includes the other's files.
     "apps/command_line": {"base", "base/text"},
     "apps/tmprof": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
-                    "mover", "locking", "proto", "report", "report/analysis", "report/render", "objects/analysis", "objects/commands",
-                    "objects", "objects/format", "daemon/control",
-                    "apps/command_line"},
+                    "mover", "proto", "report", "report/analysis", "report/render", "daemon/control", "apps/command_line"},
+    # Parts of optional components: nothing else but them, and the tests of both, includes a component.
+    "apps/tmprof/objects": {"base", "base/host", "base/text", "profiler", "proto", "report", "report/analysis", "objects",
+                            "objects/format", "objects/analysis", "objects/commands", "apps/command_line", "apps/tmprof"},
+    "apps/tmprof/locking": {"base", "base/text", "proto", "report/analysis", "locking", "apps/command_line", "apps/tmprof"},
     "apps/tmprofd": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "mover",
                      "proto", "daemon", "daemon/placement", "daemon/control", "daemon/config", "apps/command_line"},
     "testbed": {"driver/uapi"},
@@ -60,13 +62,20 @@ EDGES = {
     "testbed/vpmu": {"testbed/tiersim/format"},
     "testbed/workloads": set(),
     "bench": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
-              "proto", "report", "report/analysis", "objects/analysis", "objects", "testbed/workloads"},
+              "proto", "report", "report/analysis", "testbed/workloads"},
+    # Programs that compare ways of counting objects.
+    "bench/objects_tree": {"objects"},
     "tests": {"base", "base/host", "base/text", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
-              "mover", "locking", "proto", "report", "report/analysis", "report/render", "objects/analysis", "objects/commands",
-              "objects", "objects/format", "daemon", "daemon/placement",
+              "mover", "proto", "report", "report/analysis", "report/render", "daemon", "daemon/placement",
               "daemon/control", "daemon/config", "apps/command_line", "apps/tmprof", "apps/tmprofd", "testbed/workloads",
               "profiler/sources/exact/plugin", "profiler/sources/exact/plugin/format", "testbed/tiersim",
               "testbed/tiersim/format"},
+    "tests/objects": {"base", "base/host", "base/text", "proto", "report", "report/analysis", "objects", "objects/format",
+                      "objects/analysis", "objects/commands", "tests"},
+    "tests/apps/objects": {"base", "proto", "objects/format", "tests"},
+    "tests/locking": {"base", "base/host", "base/text", "proto", "rank", "report/analysis", "locking", "tests"},
+    "tests/fuzz": {"base", "driver/core", "profiler", "profiler/sources/exact/plugin/format", "proto", "objects/format",
+                   "apps/tmprofd", "tests"},
 }
 
 # Generated protobuf headers stay behind proto/ and objects/format/.

@@ -9,9 +9,10 @@
 
 #include "apps/command_line/parse_errors.h"
 #include "apps/tmprof/cli.h"
+#include "apps/tmprof/components.h"
+#include "apps/tmprof/converted_objects.h"
 #include "base/text/format.h"
 #include "base/version.h"
-#include "objects/analysis/objects.h"
 #include "profiler/sources/exact/truth_file.h"
 #include "profiler/sources/exact/truth_merge.h"
 #include "proto/replaced_file.h"
@@ -50,7 +51,7 @@ Result<int> ConvertTruth(const ConvertOptions& options) {
   Result<Trace> recording = Trace{};
   std::unique_ptr<EpochStream> recorded;
   if (!options.beside.empty()) {
-    recording = OpenTraceFile(options.beside);
+    recording = OpenTraceFile(options.beside, CodecOfObjects());
     if (!recording) return Fail(recording.error());
     if (auto status = RefuseToOverwrite(*recording, output); !status) return Fail(status.error());
     auto epochs = recording->open();
@@ -113,17 +114,6 @@ Result<int> ConvertTruth(const ConvertOptions& options) {
                 exit_status);
 }
 
-// An object profile with the names of its calls.
-Result<int> ConvertObjects(const ConvertOptions& options) {
-  const std::string output = options.output.empty() ? options.trace + ".named" : options.output;
-  if (auto status = RefuseToOverwrite(std::filesystem::path(options.trace), output); !status)
-    return Fail(status.error());
-  const Result<StreamEnd> end = NameObjects(options.trace, output);
-  if (!end) return Fail(end.error());
-  const int exit_status = WarnOfObjectsEnd(*end, options.trace, "converted");
-  return Answer(fmt::format("{}\n", Printable(output)), exit_status);
-}
-
 // An option that the format does not read would be passed over in silence.
 Status RequireRead(const CLI::App& command, const std::string& to) {
   if (to == "oracleGeneral") return {};
@@ -142,7 +132,7 @@ Result<int> Convert(const CLI::App& command, const ConvertOptions& options) {
     return Fail(BadInput("use option", "--beside", "it is for --to trace"));
   if (options.pages != "virtual")
     return Fail(BadInput("use option", "--pages physical", "it is for --to trace"));
-  if (options.to == "objects") return ConvertObjects(options);
+  if (options.to == "objects") return ConvertObjects(options.trace, options.output);
   const Result<RankModel> model = ParseRankModel(options.rank_model);
   if (!model) return Fail(model.error());
   const Result<RankWeight> weight = ParseRankWeight(options.rank_weight);
@@ -191,7 +181,8 @@ void AddConvertCommand(CLI::App& app, int& exit_status) {
   command->add_option("FILE,-i,--input", options->trace, "File to convert")->capture_default_str();
   command->add_option("--to", options->to, "Format to write")
       ->required()
-      ->check(OneOf({"csv", "oracleGeneral", "trace", "objects"}));
+      ->check(HasObjects() ? OneOf({"csv", "oracleGeneral", "trace", "objects"})
+                           : OneOfThese({"csv", "oracleGeneral", "trace"}, {"objects"}, "objects"));
   command
       ->add_option("-o,--output", options->output,
                    "File to write\n"
@@ -232,12 +223,15 @@ void AddConvertCommand(CLI::App& app, int& exit_status) {
       ->check(WholeNumber(0))
       ->capture_default_str();
   command->footer(
-      "Formats:\n"
-      "  csv  A line per page and epoch\n"
-      "  oracleGeneral  Binary requests of libCacheSim\n"
-      "  trace  A trace, from a truth stream of the test bed\n"
-      "  objects  An object profile with the functions and lines of its calls, to be reported on "
-      "machines that do not have the program\n\n"
+      std::string("Formats:\n"
+                  "  csv  A line per page and epoch\n"
+                  "  oracleGeneral  Binary requests of libCacheSim\n"
+                  "  trace  A trace, from a truth stream of the test bed\n") +
+      (HasObjects()
+           ? "  objects  An object profile with the functions and lines of its calls, to be "
+             "reported on machines that do not have the program\n"
+           : "") +
+      "\n"
       "Examples:\n"
       "  tmprof convert server.data --to csv -o server.csv\n"
       "  tmprof convert server.data --to oracleGeneral");

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <fmt/format.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -7,6 +9,7 @@
 #include "apps/command_line/parse_errors.h"
 #include "apps/command_line/terminal.h"
 #include "apps/tmprof/cli.h"
+#include "apps/tmprof/components.h"
 #include "base/host/cpu_identity.h"
 #include "base/text/format.h"
 #include "mover/joint_moves.h"
@@ -41,6 +44,15 @@ ChosenSources Choose() {
   return chosen;
 }
 
+// Empty if all components are there.
+std::string NotBuilt() {
+  std::string text;
+  for (const std::string& component : MissingComponents()) {
+    text += fmt::format("  {:<10} {:<8} {}\n", component, "missing", LacksComponent(component));
+  }
+  return text.empty() ? text : "\ncomponents\n" + text;
+}
+
 }  // namespace
 
 void AddDoctorCommand(CLI::App& app, int& exit_status) {
@@ -62,10 +74,12 @@ void AddDoctorCommand(CLI::App& app, int& exit_status) {
     if (*format == "json") {
       text = JsonText({{"verdict", VerdictJson(verdict, chosen)},
                        {"sources", ProbesJson(probes, cpu)},
-                       {"moves", ProbesJson({&moves, 1}, cpu)}});
+                       {"moves", ProbesJson({&moves, 1}, cpu)},
+                       {"missing_components", MissingComponents()}});
     } else {
       probes.push_back(moves);
-      text = Fitted(VerdictText(verdict) + ProbesText(probes, cpu, *shows_all), OutputWidth());
+      text = Fitted(VerdictText(verdict) + ProbesText(probes, cpu, *shows_all) + NotBuilt(),
+                    OutputWidth());
     }
     const Status status = WriteOut(text);
     exit_status = status ? kDone : ReportError(status.error());

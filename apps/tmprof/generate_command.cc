@@ -13,6 +13,7 @@
 #include "apps/command_line/help.h"
 #include "apps/command_line/manual.h"
 #include "apps/tmprof/cli.h"
+#include "apps/tmprof/components.h"
 #include "base/text/roff.h"
 #include "report/view.h"
 
@@ -21,13 +22,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kFiles =
+constexpr std::string_view kTraceFiles =
     ".SH FILES\n"
     ".TP\n.I tmprof.data\nThe trace that \\fBtmprof record\\fR writes, and that other commands "
     "read, unless another file is named.\n"
-    ".TP\n.I tmprof.data.old\nThe trace that was there before.\n"
+    ".TP\n.I tmprof.data.old\nThe trace that was there before.\n";
+
+constexpr std::string_view kObjectFiles =
     ".TP\n.I tmprof\\-PID.objects\nThe object profile that a program built by \\fBtmprof cc\\fR "
-    "writes.\n"
+    "writes.\n";
+
+constexpr std::string_view kOtherFiles =
     ".TP\n.I /run/tmprof\nPrices of accessed bits and samples that the last start of \\fBtmprof "
     "record\\fR measured. The next one uses them for an hour, unless \\fB\\-\\-calibrate\\fR is "
     "given.\n"
@@ -76,7 +81,8 @@ Status WriteManPages(const CLI::App& app, const fs::path& folder) {
   const auto write = [&](const std::string& name, const CLI::App& command,
                          const std::string& body) {
     const std::string end =
-        fmt::format("{}{}{}{}", kFiles, kEnvironment, kExitStatus, SeeAlso(app, name));
+        fmt::format("{}{}{}{}{}{}", kTraceFiles, HasObjects() ? kObjectFiles : "", kOtherFiles,
+                    kEnvironment, kExitStatus, SeeAlso(app, name));
     return WriteFile(folder / (name + ".1"),
                      InRoff({.name = name, .section = 1, .body = body, .end = end}, command));
   };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string>
@@ -10,6 +11,7 @@
 #include "apps/command_line/parse_errors.h"
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/command_words.h"
+#include "apps/tmprof/components.h"
 #include "base/version.h"
 
 namespace tmprof {
@@ -39,10 +41,18 @@ Status MakeHelpAnOption(std::vector<std::string>& arguments) {
   return {};
 }
 
+// "tmprof 0.1.0", "tmprof 0.1.0, without objects"
+std::string Version() {
+  const std::string version = std::string("tmprof ") + kVersion;
+  const std::vector<std::string> missing = MissingComponents();
+  if (missing.empty()) return version;
+  return fmt::format("{}, without {}", version, fmt::join(missing, " and "));
+}
+
 int Run(std::vector<std::string> arguments) {
   CLI::App app("Profiles memory accesses per page and evaluates tiered-memory placement", "tmprof");
   UseHelpText(app);
-  app.set_version_flag("-V,--version", std::string("tmprof ") + kVersion, "Print the version");
+  app.set_version_flag("-V,--version", Version(), "Print the version");
   app.require_subcommand(1);
   int exit_status = kDone;
   std::vector<std::string> launched;

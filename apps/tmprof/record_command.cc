@@ -17,17 +17,15 @@
 
 #include "apps/command_line/parse_errors.h"
 #include "apps/tmprof/cli.h"
+#include "apps/tmprof/components.h"
 #include "apps/tmprof/record_session.h"
+#include "apps/tmprof/recorded_objects.h"
 #include "base/text/human_units.h"
-#include "objects/format/arena_advice.h"
 #include "profiler/source_choice.h"
 #include "profiler/source_kind.h"
 
 namespace tmprof {
 namespace {
-
-// Distances between sampled bytes are drawn with it as their mean, in 63 bits.
-constexpr std::uint64_t kMostObjectsInterval = std::uint64_t{1} << 48;
 
 // An option that takes one of these names; the first is the default, and `value` holds it.
 template <typename Value>
@@ -142,19 +140,17 @@ Status Validate(const RecordOptions& options,
         "name a program to start, as in 'tmprof record ./program', or running processes: -p "
         "PID,..."));
   }
-  if (options.objects && (options.command.empty() || options.exact())) {
+  if (options.objects.objects && (options.command.empty() || options.exact())) {
     return Fail(BadInput("use option", "--objects",
                          options.exact() ? "a program traced exactly preloads nothing"
                                          : "a program that already runs preloads nothing",
                          "let tmprof start it: tmprof record --objects PROGRAM"));
   }
-  if (!options.advice.empty()) {
-    if (options.command.empty()) {
-      return Fail(BadInput("use option", "--advice", "a program that already runs preloads nothing",
-                           "let tmprof start it: tmprof record --advice FILE PROGRAM"));
-    }
-    if (auto advice = ReadAdvice(options.advice); !advice) return Fail(advice.error());
+  if (!options.objects.advice.empty() && options.command.empty()) {
+    return Fail(BadInput("use option", "--advice", "a program that already runs preloads nothing",
+                         "let tmprof start it: tmprof record --advice FILE PROGRAM"));
   }
+  if (auto status = CheckObjectRecording(options.objects); !status) return status;
   return CheckRecording(options);
 }
 
@@ -251,35 +247,6 @@ void AddExactOptions(CLI::App& command, RecordOptions& options) {
       ->group(group);
 }
 
-void AddObjectOptions(CLI::App& command, RecordOptions& options) {
-  const std::string group = "Objects";
-  command
-      .add_flag("--objects", options.objects,
-                "Record what the program allocates, and where in its code\n"
-                "The program and its children preload a library that tracks their allocations. "
-                "Variables and thread stacks on accessed pages are named, too.")
-      ->group(group);
-  AddBytes(command, "--objects-from", options.objects_from_bytes,
-           "With --objects: track every allocation of this size or more\n"
-           "At most a million allocations are tracked at once.")
-      ->default_str(FormatBytes(*options.objects_from_bytes))
-      ->group(group);
-  AddBytes(command, "--objects-interval", options.objects_interval_bytes,
-           "With --objects: track one smaller allocation per this many bytes; 0B for none")
-      ->check([](const std::string& word) -> std::string {
-        const auto bytes = ParseBytes(word);
-        return bytes && *bytes > kMostObjectsInterval ? "use 256 TiB at most" : "";
-      })
-      ->default_str(FormatBytes(*options.objects_interval_bytes))
-      ->group(group);
-  command
-      .add_option("--advice", options.advice,
-                  "Place what the program allocates by this file of 'tmprof advise'\n"
-                  "The program and its children preload a library that does it.")
-      ->type_name("FILE")
-      ->group(group);
-}
-
 }  // namespace
 
 void AddRecordCommand(CLI::App& app, const std::vector<std::string>& launched, int& exit_status) {
@@ -349,20 +316,20 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& launched, i
                     "Print nothing if the recording saw enough\n"
                     "The progress line and the line at the end are left out.");
   AddAbitOptions(*command, *options);
-  AddObjectOptions(*command, *options);
+  AddObjectRecordingOptions(*command, options->objects);
   AddExactOptions(*command, *options);
-  command->footer(
-      "Usage:\n"
-      "  tmprof record [OPTION]... [--] PROGRAM [ARGUMENT]...\n"
-      "  tmprof record [OPTION]... -p PID,...\n\n"
-      "The first word that is no option of tmprof's starts the program. A TIME is a number with "
-      "ns, us, ms, s, m or h behind it; a bare number is seconds.\n\n"
-      "Examples:\n"
-      "  tmprof record ./program --its-own-options\n"
-      "  tmprof record -d 30 -o server.data -p $(pidof redis-server)\n"
-      "  tmprof record --objects ./program\n"
-      "  tmprof record --abit regions --max-overhead 2% ./program-of-many-gigabytes\n"
-      "  tmprof record --source exact --exact-llc 8MiB ./program");
+  command->footer(std::string("Usage:\n"
+                              "  tmprof record [OPTION]... [--] PROGRAM [ARGUMENT]...\n"
+                              "  tmprof record [OPTION]... -p PID,...\n\n"
+                              "The first word that is no option of tmprof's starts the program. A "
+                              "TIME is a number with "
+                              "ns, us, ms, s, m or h behind it; a bare number is seconds.\n\n"
+                              "Examples:\n"
+                              "  tmprof record ./program --its-own-options\n"
+                              "  tmprof record -d 30 -o server.data -p $(pidof redis-server)\n") +
+                  (HasObjects() ? "  tmprof record --objects ./program\n" : "") +
+                  "  tmprof record --abit regions --max-overhead 2% ./program-of-many-gigabytes\n"
+                  "  tmprof record --source exact --exact-llc 8MiB ./program");
   command->callback([command, options, &launched, &exit_status] {
     options->command = launched;
     const auto given = [command](const char* option) { return command->count(option) > 0; };

@@ -22,15 +22,12 @@
 
 #include "apps/command_line/freed_memory.h"
 #include "apps/command_line/messages.h"
+#include "apps/tmprof/recorded_objects.h"
 #include "base/host/own_cpus.h"
 #include "base/host/procfs.h"
 #include "base/host/signal_queue.h"
 #include "base/text/format.h"
 #include "base/text/human_units.h"
-#include "objects/commands/object_recorder.h"
-#include "objects/commands/own_libraries.h"
-#include "objects/commands/preloading.h"
-#include "objects/tracker/advice.h"
 #include "profiler/launched_command.h"
 #include "profiler/progress_line.h"
 #include "profiler/recorder.h"
@@ -44,7 +41,6 @@
 #include "profiler/sources/exact/truth_server.h"
 #include "profiler/target_finder.h"
 #include "profiler/target_tracker.h"
-#include "profiler/tracker_coverage.h"
 #include "proto/trace_file.h"
 #include "proto/trace_output.h"
 
@@ -140,12 +136,12 @@ std::vector<Setting> SettingsInForce(const RecordOptions& options, const Session
   if (options.duration) {
     settings.push_back({"duration", FormatDuration(*options.duration)});
   }
-  if (options.objects) {
+  if (options.objects.objects) {
     settings.push_back({"objects", "on"});
-    settings.push_back({"objects-from", FormatBytes(*options.objects_from_bytes)});
-    settings.push_back({"objects-interval", FormatBytes(*options.objects_interval_bytes)});
+    settings.push_back({"objects-from", FormatBytes(*options.objects.from_bytes)});
+    settings.push_back({"objects-interval", FormatBytes(*options.objects.interval_bytes)});
   }
-  if (!options.advice.empty()) settings.push_back({"advice", options.advice});
+  if (!options.objects.advice.empty()) settings.push_back({"advice", options.objects.advice});
   if (options.max_targets) {
     settings.push_back({"max-targets", std::to_string(*options.max_targets)});
   }
@@ -177,7 +173,7 @@ std::vector<Setting> ExactSettingsInForce(const RecordOptions& options) {
   if (options.exact_stall)
     settings.push_back({"exact-stalls", FormatDuration(*options.exact_stall)});
   if (options.duration) settings.push_back({"duration", FormatDuration(*options.duration)});
-  if (!options.advice.empty()) settings.push_back({"advice", options.advice});
+  if (!options.objects.advice.empty()) settings.push_back({"advice", options.objects.advice});
   return settings;
 }
 
@@ -282,12 +278,14 @@ class RecordSession {
                if (begun) {
                  facts.SeeTargets(targets, tracker.resident(), tracker.left_out(),
                                   tracker.filtered(), clock_.Now());
-                 if (coverage_) coverage_->SeeTargets(targets);
+                 objects_.SeeTargets(targets);
                }
              },
-         .service = objects_ ? [this] { objects_->Service(); } : std::function<void()>(),
-         .complete_epoch = objects_ ? [this](EpochProfile& epoch) { objects_->Complete(epoch); }
-                                    : std::function<void(EpochProfile&)>(),
+         .service =
+             objects_.is_tracking() ? [this] { objects_.Service(); } : std::function<void()>(),
+         .complete_epoch = objects_.is_tracking()
+                               ? [this](EpochProfile& epoch) { objects_.Complete(epoch); }
+                               : std::function<void(EpochProfile&)>(),
          .on_source_failure = [](const Error& error) { Warn(error.Message()); }},
         std::move(sources->sources), std::move(sources->unavailable));
     if (auto status = Begin(tracker, recorder); !status) {
@@ -301,7 +299,7 @@ class RecordSession {
     const auto stopped = recorder.Run([&](const EpochProfile& epoch) -> Status {
       if (auto status = writer->Write(epoch); !status) return status;
       facts.Add(epoch);
-      if (coverage_) coverage_->Add(epoch);
+      objects_.Add(epoch);
       const std::string line = progress.After(epoch);
       if (on_terminal) SayWithoutWaiting(line);
       return {};
@@ -310,11 +308,7 @@ class RecordSession {
     facts.SeeLast(tracker.tracked());
     const RecordingOutcome outcome = Conclude(facts.Facts());
     const Status finished = writer->Finish(outcome);  // whatever has ended the recording
-    if (objects_ && objects_->refused() > 0) {
-      Warn(fmt::format("allocations of {} were not tracked: {} has no room for their logs",
-                       CountText(objects_->refused(), "process", "processes"),
-                       AllocationLogs::Options().parent.string()));
-    }
+    if (const std::string refusal = objects_.Refusal(); !refusal.empty()) Warn(refusal);
     if (!stopped) return Fail(stopped.error());
     if (*stopped != Recorder::StopReason::kDuration) {
       early_end_ = {.after = facts.Facts().length,
@@ -346,8 +340,8 @@ class RecordSession {
     facts.trace = options_.output;
     facts.title = options_.title;
     facts.starting = starting_;
-    if (coverage_) facts.untracked = coverage_->Untracked();
-    facts.objects_missing = WhyNoObjects(facts.untracked);
+    facts.untracked = objects_.Untracked();
+    facts.objects_missing = objects_.WhyNone(facts.untracked);
     return OutcomeOf(facts);
   }
 
@@ -425,74 +419,9 @@ class RecordSession {
                       .advice = "run tmprof doctor, and see what QEMU has said above"});
   }
 
-  // All programs that this process starts from now on preload a library that reports allocations,
-  // and places them. To be called before there are threads.
   Status PreloadTracker() {
-    if (!options_.objects && options_.advice.empty()) return {};
-    constexpr const char* kTracker = "libtmprof_allocations.so";
-    const auto libraries = FindOwnLibraries(
-        options_.objects ? "tmprof record --objects" : "tmprof record --advice", {kTracker});
-    if (!libraries) return Fail(libraries.error());
-    if (options_.objects) {
-      Result<ObjectRecorder> objects =
-          ObjectRecorder::Create({.threshold_bytes = *options_.objects_from_bytes,
-                                  .interval_bytes = *options_.objects_interval_bytes});
-      if (!objects) return Fail(objects.error());
-      objects_ = *std::move(objects);
-      setenv(objtrace::kTrackVariable, objects_->request().c_str(), 1);
-      coverage_.emplace(
-          kTracker,
-          [this, tracker = *libraries / kTracker](const TrackedProcess& target, bool has_tracker) {
-            if (has_tracker) return WhyNotTracked(target.pid);
-            const auto why =
-                WhyNotPreloadedBy(procfs_, {target.pid, target.start_time_ticks}, tracker);
-            return why ? why->why : std::string();
-          },
-          [this](const TrackedProcess& target) {
-            return procfs_.Executable(target.pid).value_or("");
-          });
-    }
-    if (!options_.advice.empty()) {
-      // The program may begin in another folder.
-      const auto path = std::filesystem::absolute(options_.advice).string();
-      setenv(objtrace::kAdviceVariable, path.c_str(), 1);
-    }
-    const char* path = std::getenv("PATH");
-    not_preloaded_ = WhyNotPreloaded(options_.command.front(), path != nullptr ? path : "",
-                                     *libraries / kTracker);
-    if (not_preloaded_) {
-      Warn(fmt::format("{} is without effect on the program: {}",
-                       options_.objects ? "--objects" : "--advice", not_preloaded_->why));
-    }
-    if (!not_preloaded_ || not_preloaded_->is_harmless) Preload(PreloadName(*libraries, kTracker));
-    return {};
-  }
-
-  // Returns why a process that has loaded the tracker is not tracked; empty: nothing is known.
-  std::string WhyNotTracked(Pid pid) const {
-    const auto its = procfs_.PidNamespace(pid);
-    if (!its || its == procfs_.PidNamespace(Pid(getpid()))) return {};
-    const Result<std::string> program = procfs_.Executable(pid);
-    return fmt::format(
-        "'{}' runs in a PID namespace of its own, where the tracker has another number for it",
-        program ? *program : "a program");
-  }
-
-  static void Preload(const std::string& library) {
-    constexpr const char* kPreload = "LD_PRELOAD";
-    const char* before = std::getenv(kPreload);
-    const std::string others =
-        before != nullptr && *before != '\0' ? ":" + std::string(before) : "";
-    setenv(kPreload, (library + others).c_str(), 1);
-  }
-
-  // The reason is empty if some process's allocations were tracked, or nobody asked for them.
-  std::string WhyNoObjects(const UntrackedProcesses& untracked) const {
-    if (!objects_ || objects_->tracked_any()) return {};
-    if (not_preloaded_) return not_preloaded_->why;
-    if (!untracked.why.empty()) return untracked.why;
-    if (objects_->refused() > 0) return "there was no room for it in memory";
-    return "no process loaded the tracker in the time of the recording";
+    if (options_.command.empty()) return {};
+    return objects_.Preload(options_.objects, options_.command.front());
   }
 
   Status Launch(std::vector<std::string> arguments) {
@@ -589,11 +518,9 @@ class RecordSession {
   Signals signals_;
   SystemClock clock_;
   ProcFs procfs_;
-  std::optional<ObjectRecorder> objects_;
-  std::optional<TrackerCoverage> coverage_;  // with `objects_`
+  RecordedObjects objects_{procfs_};
   std::optional<LaunchedCommand> command_;
   std::optional<Error> exec_failure_;
-  std::optional<NotPreloaded> not_preloaded_;
   std::chrono::nanoseconds starting_{0};
   std::optional<RecordingOutcome> outcome_;
   std::optional<EarlyEnd> early_end_;

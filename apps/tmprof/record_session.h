@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "apps/tmprof/recorded_objects.h"
 #include "base/result.h"
-#include "objects/commands/object_recorder.h"
 #include "profiler/source_choice.h"
 #include "profiler/source_kind.h"
 
@@ -37,10 +37,7 @@ struct RecordOptions {
   std::vector<int> pids;
   bool all = false;  // every process that runs when the recording begins
   std::vector<std::string> command;
-  bool objects = false;
-  std::optional<std::uint64_t> objects_from_bytes = AllocationLogs::Options().threshold_bytes;
-  std::optional<std::uint64_t> objects_interval_bytes = AllocationLogs::Options().interval_bytes;
-  std::string advice;  // file; empty: objects lie where malloc(3) puts them
+  ObjectRecordingOptions objects;
   bool quiet = false;
   bool tells_settings = true;  // before the recording; at its end, what was seen if it was enough
 

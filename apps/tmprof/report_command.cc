@@ -17,6 +17,7 @@
 #include "apps/command_line/parse_errors.h"
 #include "apps/command_line/terminal.h"
 #include "apps/tmprof/cli.h"
+#include "apps/tmprof/components.h"
 #include "apps/tmprof/reported_objects.h"
 #include "base/host/node_list.h"
 #include "base/text/addresses.h"
@@ -96,16 +97,30 @@ Result<EpochRange> ParseEpochs(const std::string& text) {
   return range;
 }
 
+constexpr const char* kObjectExamples =
+    "\n"
+    "  tmprof report server.data --view objects --by object\n"
+    "  tmprof report server.data --view objects --page 0x7f0000012345\n"
+    "  tmprof report server.data --view objects --counts tmprof-1234.objects\n"
+    "  tmprof report tmprof-1234.objects --view objects --folded stacks.txt";
+
 constexpr std::array kGroups = {"mapping", "process", "object", "file"};
 
 bool IsGroup(const std::string& name) { return std::ranges::count(kGroups, name) > 0; }
 
+// Admits the words, and those of objects if they are built in. The latter come last.
+CLI::Validator OneOfBuilt(std::vector<std::string> words, const std::vector<std::string>& objects) {
+  if (!HasObjects()) return OneOfThese(std::move(words), objects, "objects");
+  words.insert(words.end(), objects.begin(), objects.end());
+  return OneOf(std::move(words));
+}
+
 // The check of --by. It lets the groups pass, which RefuseGroupAsEvidence() refuses by a better
 // message.
-CLI::Validator EvidenceCheck(const std::vector<std::string>& more) {
-  std::vector<std::string> words{"references", "samples", "combined", "memory", "truth", "misses"};
-  words.insert(words.end(), more.begin(), more.end());
-  CLI::Validator evidence = OneOf(std::move(words));
+CLI::Validator EvidenceCheck() {
+  CLI::Validator evidence =
+      OneOfBuilt({"references", "samples", "combined", "memory", "truth", "misses"},
+                 {"site", "type", "object"});
   std::string description = evidence.get_description();
   return {[evidence = std::move(evidence)](std::string& by) {
             return IsGroup(by) ? std::string() : evidence(by);
@@ -276,14 +291,19 @@ Result<int> Report(const CLI::App& command, ReportOptions& options) {
 }  // namespace
 
 void AddReportCommand(CLI::App& app, int& exit_status) {
-  CLI::App* command =
-      app.add_subcommand("report", "Shows what a trace, a ledger or an object profile holds");
+  CLI::App* command = app.add_subcommand(
+      "report", HasObjects() ? "Shows what a trace, a ledger or an object profile holds"
+                             : "Shows what a trace or a ledger holds");
   auto options = std::make_shared<ReportOptions>();
   command
       ->add_option(fmt::format("FILE,-i,{}", kInput), options->trace,
-                   "File to show\n"
-                   "It is a trace; for the moves view, a ledger, which has no default; and for the "
-                   "objects view, a trace of 'tmprof record --objects' or an object profile.")
+                   HasObjects()
+                       ? "File to show\n"
+                         "It is a trace; for the moves view, a ledger, which has no default; and "
+                         "for the objects view, a trace of 'tmprof record --objects' or an object "
+                         "profile."
+                       : "File to show\n"
+                         "It is a trace; for the moves view, a ledger, which has no default.")
       ->capture_default_str();
   std::vector<std::string> views;
   std::string list = "Views:";
@@ -293,7 +313,7 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
   }
   command->add_option("--view", options->view, "View to show, of those below")
       ->type_name("VIEW")
-      ->check(OneOf(views))
+      ->check(HasObjects() ? OneOf(views) : OneOfThese(views, {"objects"}, "objects"))
       ->capture_default_str();
   const auto of_views = [&](std::string_view option, std::string_view description,
                             std::string_view details = {}) {
@@ -327,14 +347,17 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
       ->add_option(
           "--by", options->by,
           of_views("by", "Evidence to use instead of --rank-weight",
-                   "The objects view takes site, type or object, which says what a row is of."))
-      ->check(EvidenceCheck(options->objects.by_words()))
+                   HasObjects() ? "The objects view takes site, type or object, which says what a "
+                                  "row is of."
+                                : ""))
+      ->check(EvidenceCheck())
       ->group(group);
   AddRankModel(*command, options->rank_model)->group(group);
   command
       ->add_option("--group", options->group,
                    of_views("group", "Sum up pages by what holds them, to see which is hot"))
-      ->check(OneOf({kGroups.begin(), kGroups.end()}))
+      ->check(HasObjects() ? OneOf({kGroups.begin(), kGroups.end()})
+                           : OneOfThese({"mapping", "process", "file"}, {"object"}, "objects"))
       ->group(group);
   command
       ->add_option("--style", options->style,
@@ -372,11 +395,8 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
                   "  tmprof report server.data --view heatmap --by references --png heat.png\n"
                   "  tmprof report server.data --view curve --png curve.png\n"
                   "  tmprof report server.data --view wss --rates 1,100 --png wss.png\n"
-                  "  tmprof report tmprof.ledger --view moves\n"
-                  "  tmprof report server.data --view objects --by object\n"
-                  "  tmprof report server.data --view objects --page 0x7f0000012345\n"
-                  "  tmprof report server.data --view objects --counts tmprof-1234.objects\n"
-                  "  tmprof report tmprof-1234.objects --view objects --folded stacks.txt");
+                  "  tmprof report tmprof.ledger --view moves" +
+                  (HasObjects() ? kObjectExamples : ""));
   command->callback(
       [command, options, &exit_status] { exit_status = ExitStatusOf(Report(*command, *options)); });
 }

@@ -29,11 +29,8 @@ class ReportedObjects {
   ReportedObjects(const ReportedObjects&) = delete;
   ReportedObjects& operator=(const ReportedObjects&) = delete;
 
-  // Views() and those of objects. They read the options that Read() has read.
+  // Views() and those of objects, which read the options that Read() has read.
   std::span<const View> views() const;
-  // Words that --by and --group take besides those of other views.
-  std::vector<std::string> by_words() const;
-  std::vector<std::string> group_words() const;
   // Adds the options that choose and name objects.
   void AddOptions(CLI::App& command, const std::string& group, const OfViews& of_views);
 

@@ -36,7 +36,10 @@ class Holders {
   }
 
   void See(const EpochProfile& epoch) {
-    if (reading_ == nullptr) return EndEpoch(epoch);
+    if (reading_ == nullptr) {
+      list_.has_unnamed_objects = list_.has_unnamed_objects || epoch.extension;
+      return EndEpoch(epoch);
+    }
     reading_->See(epoch);
     list_.has_objects = reading_->tracked();
   }
@@ -137,6 +140,15 @@ HotList::Row RowOf(const ScoredRows& scored, std::size_t span, const HotList& li
   row.relative_sd = sum.RelativeSd();
   row.interval = IntervalOf(row.score, row.relative_sd);
   return row;
+}
+
+std::vector<std::string> NotesOf(const HotList& list) {
+  std::vector<std::string> notes = Caveats(list.totals, *list.options.by);
+  if (list.has_unnamed_objects) {
+    notes.emplace_back(
+        "the trace tells of objects, which only a build with component objects shows");
+  }
+  return notes;
 }
 
 std::string Count(double value) {
@@ -307,9 +319,7 @@ std::string HotText(const HotList& list, TextWidth width) {
   text += fmt::format("{} of {} shown, holding {} of the {}; {} in all\n",
                       Grouped(list.rows.size()), CountText(list.spans, "span"),
                       OrUnknown(list.shown_share, Percent), unit, CountText(list.pages));
-  for (const std::string& caveat : Caveats(list.totals, *list.options.by)) {
-    text += "note: " + caveat + "\n";
-  }
+  for (const std::string& note : NotesOf(list)) text += "note: " + note + "\n";
   return text;
 }
 
@@ -351,7 +361,7 @@ std::string HotJson(const HotList& list) {
                {"pages", list.pages.value()},
                {"total_score", list.total_score},
                {"shown_share", OrNull(list.shown_share)},
-               {"notes", Caveats(list.totals, *list.options.by)},
+               {"notes", NotesOf(list)},
                {"rows", std::move(rows)}},
               list.totals.end, list.totals.lost_epochs));
 }

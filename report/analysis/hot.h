@@ -61,7 +61,8 @@ struct HotList {
   };
   TraceTotals totals;
   HotOptions options;
-  bool has_objects = false;  // the trace tells of objects, and the annotator names them
+  bool has_objects = false;          // the trace tells of objects, and the annotator names them
+  bool has_unnamed_objects = false;  // the trace tells of objects, and there is no annotator
   std::vector<Row> rows;
   std::size_t spans = 0;              // spans with a score, shown or not; a shared span is one
   PageCount pages;                    // sum over those spans

@@ -31,6 +31,7 @@
 #include "base/unique_fd.h"
 #include "tests/apps/program.h"
 #include "tests/apps/recording.h"
+#include "tests/apps/recording_of_a_child.h"
 #include "tests/apps/refusal.h"
 #include "tests/folders.h"
 
@@ -41,7 +42,6 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Key;
@@ -65,100 +65,6 @@ constexpr const char* kAwaitGrowth = R"(await_growth() {
 std::ptrdiff_t FilesIn(const std::filesystem::path& folder) {
   return std::distance(std::filesystem::directory_iterator(folder), {});
 }
-
-TEST_F(Recording, TracksObjectsOnlyOfWhatItStarts) {
-  const Outcome outcome = Tmprof({"record", "--objects", "-p", std::to_string(::getpid())});
-  EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("tmprof record --objects PROGRAM"));
-}
-
-TEST_F(Recording, SaysWhyAStaticProgramHasNoTrackedAllocations) {
-  const Outcome outcome =
-      Tmprof({"record", "--objects", "-o", trace_, "--", Workload("tests/exact_known")});
-  EXPECT_EQ(outcome.status, 7);  // the program's own
-  EXPECT_THAT(outcome.err, HasSubstr("--objects tracked no allocation"));
-  EXPECT_THAT(outcome.err, HasSubstr("exact_known' is statically linked"));
-  EXPECT_EQ(Summary(trace_)["outcome"]["saw_enough"], false);
-}
-
-TEST_F(Recording, RunsAProgramOfAnotherCLibraryAndItsChildrenAsIfNothingWerePreloaded) {
-  const std::string source = folder_.File("p.c");
-  const std::string program = folder_.File("p");
-  WriteFile(source, "int main(void) { return 5; }\n");
-  if (RunProgram({"sh", "-c", "musl-gcc -o " + program + " " + source}).status != 0)
-    GTEST_SKIP() << "no musl-gcc here (Debian package musl-tools)";
-  const Outcome direct = Tmprof({"record", "--objects", "-o", trace_, "--", program});
-  EXPECT_EQ(direct.status, 5);
-  EXPECT_THAT(direct.err,
-              AllOf(HasSubstr("another C library's loader"), Not(HasSubstr("Error relocating"))));
-  const Outcome child =
-      Tmprof({"record", "--objects", "-o", trace_, "--", "sh", "-c", program + "; exit $?"});
-  EXPECT_EQ(child.status, 5);
-  EXPECT_THAT(child.err, Not(HasSubstr("Error relocating")));
-}
-
-// C source of a program that tells where it accesses 8 MiB for a second and a half.
-constexpr const char* kBusySource = R"(#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-int main(void) {
-  const size_t size = 8 << 20;
-  char* memory = malloc(size);
-  printf("%p\n", (void*)memory);
-  fflush(stdout);
-  struct timespec start, now;
-  clock_gettime(CLOCK_MONOTONIC, &start);
-  do {
-    for (size_t i = 0; i < size; i += 4096) ++memory[i];
-    clock_gettime(CLOCK_MONOTONIC, &now);
-  } while ((now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 < 1500);
-  return 0;
-}
-)";
-
-// Records `busy` as the child of a shell, which is tracked.
-class RecordingOfAChild : public Recording {
- protected:
-  // Returns false without that compiler.
-  bool Build(const std::string& compiler) {
-    WriteFile(folder_.File("busy.c"), kBusySource);
-    const std::string command = compiler + " -O1 -o " + busy_ + " " + folder_.File("busy.c");
-    return RunProgram({"sh", "-c", command}).status == 0;
-  }
-  Outcome RecordBelowAShell(const std::string& command) const {
-    return Tmprof({"record", "--objects", "--gate", "off", "--epoch", "200ms", "-o", trace_, "--",
-                   "sh", "-c", command + "; exit 0"});
-  }
-
-  // Returns the pages of each target that were seen accessed, by its name.
-  static std::map<std::string, std::uint64_t> PagesSeenOf(const std::string& trace) {
-    std::map<std::string, std::uint64_t> pages;
-    const Json report = Json::parse(
-        Tmprof({"report", trace, "--view", "hot", "--limit", "0", "--format", "json"}).out);
-    for (const Json& row : report["rows"])
-      pages[row["name"].get<std::string>()] += row["span"].get<std::uint64_t>();
-    return pages;
-  }
-  // The share of the pages seen accessed that lie where `busy` said, in its first line, that its
-  // memory is.
-  static double ShareInItsMemory(const std::string& trace, const std::string& said) {
-    const std::uint64_t first = std::stoull(said, nullptr, 16) / 4096;
-    const Json report = Json::parse(
-        Tmprof({"report", trace, "--view", "hot", "--limit", "0", "--format", "json"}).out);
-    std::uint64_t inside = 0;
-    std::uint64_t all = 0;
-    for (const Json& row : report["rows"]) {
-      const auto pages = row["span"].get<std::uint64_t>();
-      const std::uint64_t page = std::stoull(row["start"].get<std::string>(), nullptr, 16) / 4096;
-      all += pages;
-      if (first <= page && page + pages <= first + 2049) inside += pages;
-    }
-    EXPECT_GT(all, 0u);
-    return static_cast<double>(inside) / static_cast<double>(std::max(all, std::uint64_t{1}));
-  }
-
-  std::string busy_ = folder_.File("busy");
-};
 
 // True: accessed bits can be observed by BPF, from the initial PID namespace.
 bool BpfWorksHere() { return DoctorRow("abit-bpf")["usable"].get<bool>(); }
@@ -234,82 +140,6 @@ TEST_F(RecordingOfAChild, GivesTheOnlyPlaceToTheBusyChildOfAnIdleShell) {
   EXPECT_GT(pages.at("busy"), 100u);
   const auto shell = pages.find("sh");
   EXPECT_TRUE(shell == pages.end() || shell->second < 50) << shell->second;
-}
-
-// A way to start `busy` so that it is not tracked.
-struct UntrackedChild {
-  std::string name;
-  std::string compiler;
-  std::string before = {};  // the program, in the command
-  std::string why;
-  bool has_privileges = false;
-};
-
-void PrintTo(const UntrackedChild& child, std::ostream* out) { *out << child.name; }
-
-class RecordingOfAnUntrackedChild : public RecordingOfAChild,
-                                    public ::testing::WithParamInterface<UntrackedChild> {};
-
-TEST_P(RecordingOfAnUntrackedChild, SaysThatItWasNotTrackedAndWhy) {
-  const UntrackedChild& child = GetParam();
-  if (child.compiler == "musl-gcc" && RunProgram({"sh", "-c", "command -v musl-gcc"}).status != 0)
-    GTEST_SKIP() << "no musl-gcc here (Debian package musl-tools)";
-  ASSERT_TRUE(Build(child.compiler));
-  if (RunProgram({"sh", "-c", child.before + "true"}).status != 0)
-    GTEST_SKIP() << "'" << child.before << "' is refused here";
-  if (child.has_privileges) {
-    if (chown(busy_.c_str(), 65534, static_cast<gid_t>(-1)) != 0 ||
-        chmod(busy_.c_str(), 04755) != 0)
-      GTEST_SKIP() << "only root can give a file to another user";
-    ASSERT_EQ(chmod(folder_.path().c_str(), 0755), 0);
-  }
-  const Outcome outcome = RecordBelowAShell(child.before + busy_);
-  EXPECT_EQ(outcome.status, 3) << outcome.err;
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("--objects did not track 1 of "),
-                                 HasSubstr("'" + busy_ + "' " + child.why)));
-  EXPECT_EQ(Summary(trace_)["outcome"]["saw_enough"], false);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    All, RecordingOfAnUntrackedChild,
-    ::testing::Values(
-        UntrackedChild{.name = "Static", .compiler = "cc -static", .why = "is statically linked"},
-        UntrackedChild{.name = "OfAnotherCLibrary",
-                       .compiler = "musl-gcc",
-                       .why = "runs by another C library's loader"},
-        UntrackedChild{.name = "WithThePrivilegesOfAnother",
-                       .compiler = "cc",
-                       .why = "runs with more privileges",
-                       .has_privileges = true},
-        UntrackedChild{.name = "WithAClearedEnvironment",
-                       .compiler = "cc",
-                       .before = "env -i ",
-                       .why = "was started without the tracker in LD_PRELOAD"},
-        UntrackedChild{.name = "InAPidNamespaceOfItsOwn",
-                       .compiler = "cc",
-                       .before = "unshare --pid --fork ",
-                       .why = "runs in a PID namespace of its own"}),
-    [](const auto& child) { return child.param.name; });
-
-TEST_F(RecordingOfAChild, ThatIsTrackedSaysNothingOfUntrackedOnes) {
-  ASSERT_TRUE(Build("cc"));
-  const Outcome outcome = RecordBelowAShell(busy_);
-  EXPECT_TRUE(Recorded(outcome));
-  EXPECT_THAT(outcome.err, Not(HasSubstr("track")));
-}
-
-TEST_F(Recording, PlacesObjectsOnlyByAdviceThatItUnderstandsAndOfWhatItStarts) {
-  const Outcome missing = Tmprof({"record", "--advice", "/nowhere/advice", "--", "true"});
-  EXPECT_EQ(missing.status, 1);
-  EXPECT_THAT(missing.err, HasSubstr("/nowhere/advice"));
-  const std::string advice = trace_ + ".advice";
-  WriteFile(advice, "tmprof-advice 1\nplace 3\n");
-  const Outcome wrong = Tmprof({"record", "--advice", advice, "--", "true"});
-  EXPECT_EQ(wrong.status, 2);
-  EXPECT_THAT(wrong.err, HasSubstr("line 2"));
-  const Outcome running = Tmprof({"record", "--advice", advice, "-p", std::to_string(::getpid())});
-  EXPECT_EQ(running.status, 2);
-  EXPECT_THAT(running.err, HasSubstr("tmprof record --advice FILE PROGRAM"));
 }
 
 TEST_F(Recording, PassesTheStatusOfTheCommandOn) {
@@ -683,7 +513,8 @@ TEST_F(Recording, SaysThatProcessesWhichAreNotRecordedMapItsMemory) {
 
 // Limits of the system on what processes may reserve act alike (vm.overcommit_memory=2).
 TEST_F(Recording, WorksInHalfAGigabyteOfAddressSpace) {
-  for (const char* objects : {"", "--objects "}) {
+  for (const std::string objects : {"", "--objects "}) {
+    if (!objects.empty() && !kHasObjects) continue;
     const std::string script = "ulimit -v 524288; exec " + TmprofPath() + " record " + objects +
                                "-o " + trace_ + " -- " + Workload("hotset") +
                                " --footprint 16MiB --duration 1s > /dev/null";

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "base/sample_pairs.h"
-#include "objects/format/allocations.h"
 #include "proto/frame.h"
 #include "proto/trace_file.h"
 #include "report/view.h"
@@ -133,12 +132,14 @@ std::string WriteGoldenTruth(const TemporaryFolder& folder) {
 // The commands that read a trace, each with what it needs besides.
 std::vector<std::vector<std::string>> Readers(const TemporaryFolder& folder,
                                               const std::string& trace) {
-  return {{"report", trace},
-          {"eval", trace},
-          {"score", trace, "--truth", WriteGoldenTruth(folder)},
-          {"advise", "--objects", trace},
-          {"convert", trace, "--to", "csv"},
-          {"convert", trace, "--to", "oracleGeneral", "-o", folder.File("requests")}};
+  std::vector<std::vector<std::string>> readers{
+      {"report", trace},
+      {"eval", trace},
+      {"score", trace, "--truth", WriteGoldenTruth(folder)},
+      {"convert", trace, "--to", "csv"},
+      {"convert", trace, "--to", "oracleGeneral", "-o", folder.File("requests")}};
+  if (kHasObjects) readers.push_back({"advise", "--objects", trace});
+  return readers;
 }
 
 TEST(Doctor, TellsWhetherSharedPagesMove) {
@@ -234,7 +235,7 @@ TEST(CommandLine, AFullDiskIsNamedByEveryCommandThatPrints) {
   const TemporaryFolder folder;
   const std::string truth = WriteGoldenTruth(folder);
   for (const std::string& command :
-       {"report " + GoldenTrace(), "eval " + GoldenTrace(), "advise --objects " + GoldenTrace(),
+       {"report " + GoldenTrace(), "eval " + GoldenTrace(),
         "score " + GoldenTrace() + " --truth " + truth, "convert --to csv " + GoldenTrace(),
         "convert --to csv " + GoldenTrace() + " -o " + folder.File("csv"), std::string("doctor"),
         std::string("--help"), std::string("record --help")}) {
@@ -434,9 +435,10 @@ std::string TraceWithLosses(const TemporaryFolder& folder) {
 TEST(Report, EveryViewHasJsonThatTellsDamageAndLostEpochs) {
   const TemporaryFolder folder;
   const std::string cut = folder.File("cut");
-  std::vector<std::string> names{"objects"};
+  std::vector<std::string> names;
   for (const View& view : Views()) names.emplace_back(view.name);
-  ASSERT_GE(names.size(), 10u);
+  if (kHasObjects) names.emplace_back("objects");
+  ASSERT_GE(names.size(), 9u);
   for (const std::string& name : names) {
     SCOPED_TRACE(name);
     const bool is_of_ledger = name == "moves";
@@ -473,7 +475,8 @@ TEST(CommandLine, LinesEndWithALineFeedAlone) {
     for (const std::string format : {"text", "json", "csv"}) {
       commands.push_back({"eval", file, "--format", format});
       commands.push_back({"score", file, "--truth", truth, "--format", format});
-      if (format != "csv") commands.push_back({"advise", "--objects", file, "--format", format});
+      if (format != "csv" && kHasObjects)
+        commands.push_back({"advise", "--objects", file, "--format", format});
       commands.push_back({"report", GoldenLedger(), "--view", "moves", "--format", format});
     }
     for (const std::vector<std::string>& command : commands) {
@@ -496,10 +499,9 @@ TEST(Report, GroupsInPlaceOfEvidenceAreRefusedWithTheOptionThatTakesThem) {
     EXPECT_EQ(outcome.status, 2);
     EXPECT_THAT(outcome.err,
                 AllOf(HasSubstr("--by " + group), HasSubstr("'--view hot --group " + group + "'")));
+    if (group == "object" && !kHasObjects) continue;
     EXPECT_EQ(Tmprof({"report", GoldenTrace(), "--view", "hot", "--group", group}).status, 0);
   }
-  EXPECT_EQ(Tmprof({"report", GoldenTrace(), "--view", "objects", "--by", "object"}).status, 0);
-  EXPECT_EQ(Tmprof({"report", GoldenTrace(), "--view", "objects", "--by", "file"}).status, 2);
 }
 
 TEST(Report, TheCurveTellsHowMuchFastMemoryIsEnough) {
@@ -1171,7 +1173,8 @@ TEST(Convert, RefusesOptionsThatTheFormatDoesNotRead) {
                                       {"--llc", "1MiB"},
                                       {"--requests", "9"},
                                       {"--seed", "1"}}) {
-    for (const char* to : {"csv", "objects", "trace"}) {
+    for (const std::string to : {"csv", "objects", "trace"}) {
+      if (to == "objects" && !kHasObjects) continue;
       const Outcome outcome =
           Tmprof({"convert", GoldenTrace(), "--to", to, "-o", folder.File("out"), option, value});
       EXPECT_EQ(outcome.status, 2) << option << to;
@@ -1266,13 +1269,17 @@ TEST(RankWeight, IsOneDefinitionOfAllThatRank) {
     if (json.contains("rank_weight")) return json["rank_weight"];
     return json[json.contains("curves") ? "curves" : "traces"][0]["rank_weight"];
   };
-  const std::vector<std::vector<std::string>> commands = {
-      {"report", trace, "--view", "hot"},     {"report", trace, "--view", "heatmap"},
-      {"report", trace, "--view", "cdf"},     {"report", trace, "--view", "nodes"},
-      {"report", trace, "--view", "objects"}, {"report", trace, "--view", "curve"},
-      {"advise", "--mlock", trace},           {"advise", "--objects", trace},
-      {"eval", trace, "--ratio", "1/2"},      {"eval", trace, "--curve"},
+  std::vector<std::vector<std::string>> commands = {
+      {"report", trace, "--view", "hot"}, {"report", trace, "--view", "heatmap"},
+      {"report", trace, "--view", "cdf"}, {"report", trace, "--view", "nodes"},
+      {"eval", trace, "--ratio", "1/2"},  {"report", trace, "--view", "curve"},
+      {"eval", trace, "--curve"},
   };
+  if (kHasLocking) commands.push_back({"advise", "--mlock", trace});
+  if (kHasObjects) {
+    commands.push_back({"report", trace, "--view", "objects"});
+    commands.push_back({"advise", "--objects", trace});
+  }
   for (std::vector<std::string> command : commands) {
     command.insert(command.end(), {"--format", "json"});
     const bool locks = command[1] == "--mlock";
@@ -1301,7 +1308,8 @@ TEST(RankWeight, IsOneDefinitionOfAllThatRank) {
 }
 
 // Pages 1 to 64 are accessed a hundred times as often, and stay in the cache.
-TEST(RankWeight, DecidesWhichMemoryIsLockedAndConverted) {
+TEST(RankWeight, DecidesWhichMemoryIsLocked) {
+  if (!kHasLocking) GTEST_SKIP() << "this build lacks locking";
   const TemporaryFolder folder;
   const std::string trace = TraceWithMisses(folder);
   const auto first_locked = [&](std::vector<std::string> more) {
@@ -1317,6 +1325,11 @@ TEST(RankWeight, DecidesWhichMemoryIsLockedAndConverted) {
   EXPECT_EQ(unread.status, 2);
   EXPECT_THAT(unread.err, AllOf(HasSubstr("--llc"), HasSubstr("add --rank-weight memory")));
   EXPECT_EQ(first_locked({"--llc", "4KiB", "--rank-weight", "memory"}), "0x41000");
+}
+
+TEST(RankWeight, DecidesWhichCurvesAreShown) {
+  const TemporaryFolder folder;
+  const std::string trace = TraceWithMisses(folder);
   const auto curves_of = [&](const std::string& weight) {
     const Outcome outcome =
         Tmprof({"report", trace, "--view", "cdf", "--rank-weight", weight, "--format", "json"});
@@ -1390,69 +1403,6 @@ TEST(Score, RefusesMissesOfATruthThatTellsOfAccessesAlone) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("accesses alone"), HasSubstr("--exact-llc")));
 }
 
-// Page 1 of node 0 with 30 samples, page 2 of node 1 with 10, an object each.
-std::string TraceOfTwoNodes(const TemporaryFolder& folder) {
-  EpochProfile epoch;
-  epoch.end = epoch.start + std::chrono::seconds(1);
-  epoch.targets.resize(1);
-  epoch.targets[0].pid = Pid(42);
-  epoch.sources = {{.name = "clock",
-                    .label = "clock",
-                    .role = SourceRole::kSamples,
-                    .state = SourceState::kActive,
-                    .samples_of = SampleSubject::kTime,
-                    .details = {},
-                    .note = ""}};
-  SetAllocations(epoch);
-  for (const std::uint32_t page : {1, 2}) {
-    AllocationsOf(epoch)->sites.push_back({.id = page, .frames = {{.function = "make"}}});
-    AllocationsOf(epoch)->events.push_back({.target = TargetId(0),
-                                            .kind = AllocationKind::kAllocated,
-                                            .address = page * kBasePageBytes,
-                                            .bytes = kBasePageBytes,
-                                            .site = page,
-                                            .weight = 1});
-    Append(epoch.pages, {.key = {TargetId(0), Vpn(page)},
-                         .load_samples = page == 1 ? 30u : 10u,
-                         .node = NodeId(static_cast<NodeId::rep>(page - 1))});
-  }
-  const std::string trace = folder.File("nodes.data");
-  auto writer = TraceWriter::Create(trace, TraceInfo{.tiers = {{NodeId(0)}, {NodeId(1)}}});
-  EXPECT_TRUE(writer && writer->Write(epoch) && writer->Finish());
-  return trace;
-}
-
-TEST(ReportObjects, TakesTier2FromTheTraceOrAsItIsTold) {
-  const TemporaryFolder folder;
-  const std::string trace = TraceOfTwoNodes(folder);
-  const auto report = [&](std::vector<std::string> options) {
-    options.insert(options.begin(), {"report", trace, "--view", "objects", "--format", "json"});
-    const Outcome outcome = Tmprof(options);
-    EXPECT_EQ(outcome.status, 0) << outcome.err;
-    return Json::parse(outcome.out);
-  };
-  const Json of_trace = report({});
-  EXPECT_EQ(of_trace["tier2_nodes"], Json::parse("[1]"));
-  EXPECT_EQ(of_trace["in_tier2_share"], 0.25);
-  EXPECT_EQ(of_trace["rows"][0]["in_tier2_share"], 0);
-  EXPECT_EQ(of_trace["rows"][1]["of_tier2_share"], 1);
-  const Json told = report({"--tier2", "0-0"});
-  EXPECT_EQ(told["tier2_nodes"], Json::parse("[0]"));
-  EXPECT_EQ(told["in_tier2_share"], 0.75);
-  EXPECT_EQ(told["rows"][0]["of_tier2_share"], 1);
-  for (const std::string wrong : {"x", "2-1", ",", "70000"}) {
-    const Outcome outcome = Tmprof({"report", trace, "--view", "objects", "--tier2", wrong});
-    EXPECT_EQ(outcome.status, 2) << wrong;
-    EXPECT_THAT(outcome.err, AllOf(HasSubstr("--tier2 " + wrong), HasSubstr("write 2,3")));
-  }
-  const Outcome of_another = Tmprof({"report", trace, "--view", "objects", "--tier2", "0,5-6"});
-  EXPECT_EQ(of_another.status, 2);
-  EXPECT_THAT(of_another.err, HasSubstr("no memory on node 5; it has some on nodes 0, 1"));
-  const Outcome of_hot = Tmprof({"report", trace, "--view", "hot", "--tier2", "1"});
-  EXPECT_EQ(of_hot.status, 2);
-  EXPECT_THAT(of_hot.err, HasSubstr("the hot view does not read it"));
-}
-
 TEST(Score, TellsRankCorrelationsInEveryFormat) {
   const TemporaryFolder folder;
   const std::vector<std::string> command = {"score", GoldenTrace(), "--truth",
@@ -1478,160 +1428,54 @@ TEST(Score, AMissingTruthIsTheWorldsRefusal) {
 }
 
 TEST(Advise, NeedsToBeToldOnWhat) {
+  if (!kHasObjects && !kHasLocking) GTEST_SKIP() << "this build lacks objects and locking";
   const Outcome outcome = Tmprof({"advise", GoldenTrace()});
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("--objects"));
+  EXPECT_THAT(outcome.err, HasSubstr(kHasObjects ? "--objects advises" : "--mlock advises"));
 }
 
-TEST(Advise, OnATraceWithoutAllocationsSaysHowToRecordThem) {
-  const Outcome outcome = Tmprof({"advise", "--objects", GoldenTrace()});
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("record it with --objects"));
-}
-
-TEST(Advise, WritesNoAdviceOfATraceWithoutAllocations) {
-  const TemporaryFolder folder;
-  const std::string advice = folder.File("program.advice");
-  const Outcome outcome = Tmprof({"advise", "--objects", GoldenTrace(), "-o", advice});
-  EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("nobody tracked allocations"));
-  EXPECT_FALSE(std::filesystem::exists(advice));
-}
-
-TEST(Advise, SaysWhereTheTraceAndTheAdviceBeforeDoNotGoTogether) {
-  const TemporaryFolder folder;
-  const std::string before = folder.File("before.advice");
-  WriteFile(before, "tmprof-advice 1\n");
-  const std::string placed = folder.File("placed.data");
-  auto writer = TraceWriter::Create(placed, TraceInfo{.settings = {{"advice", "x.advice"}}});
-  ASSERT_TRUE(writer.has_value() && writer->Finish().has_value());
-  EXPECT_THAT(Tmprof({"advise", "--objects", placed}).err, HasSubstr("--advice 'x.advice'"));
-  EXPECT_THAT(Tmprof({"advise", "--objects", placed, "--advice", before}).err, IsEmpty());
-  EXPECT_THAT(Tmprof({"advise", "--objects", GoldenTrace(), "--advice", before}).err,
-              HasSubstr("does not say"));
-}
-
-TEST(Advise, HotSitesHaveTheRoomThatIsSaid) {
-  // Two sites of ten hot pages each, one hotter than the other; and what they were judged before.
-  const TemporaryFolder folder;
-  EpochProfile epoch;
-  epoch.end = epoch.start + std::chrono::seconds(1);
-  epoch.targets = {{.id = TargetId(0), .pid = Pid(42), .name = "program"}};
-  Allocations& allocations = SetAllocations(epoch);
-  allocations.all_from_bytes = 1;
-  for (const std::uint32_t site : {1, 2}) {
-    allocations.sites.push_back(
-        {.id = site, .frames = {{.module = "/bin/program", .offset = 0x100 * site}}});
-    for (std::uint64_t page = 100 * site; page < 100 * site + 10; ++page) {
-      allocations.events.push_back({.target = TargetId(0),
-                                    .kind = AllocationKind::kAllocated,
-                                    .address = page * kBasePageBytes,
-                                    .bytes = kBasePageBytes,
-                                    .site = site,
-                                    .weight = 1});
-      Append(epoch.pages, {.key = {TargetId(0), Vpn(page)}, .looks = 50, .references = 10 * site});
+// A component that is not there is neither offered nor passed over in silence.
+TEST(Components, ThatThisBuildLacksAreNamedByWhoAsksForThem) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> asked;
+  if (!kHasObjects) {
+    const std::string trace = GoldenTrace();
+    for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+             {"cc", "clang-19", "a.c"},
+             {"record", "--objects", "true"},
+             {"record", "--advice", "a", "true"},
+             {"report", trace, "--view", "objects"},
+             {"report", trace, "--view", "hot", "--group", "object"},
+             {"report", trace, "--view", "hot", "--object", "0x1000"},
+             {"report", trace, "--counts", "x.objects"},
+             {"advise", "--objects", trace},
+             {"convert", trace, "--to", "objects"}}) {
+      asked.emplace_back("objects", words);
     }
   }
-  const std::string trace = folder.File("program.data");
-  auto writer = TraceWriter::Create(trace, TraceInfo{});
-  ASSERT_TRUE(writer && writer->Write(epoch) && writer->Finish());
-  const std::string before = folder.File("before.advice");
-  WriteFile(before, "tmprof-advice 1\nmodule 1 /bin/program\nsite 0 1+0x100\nsite 0 1+0x200\n");
-  const auto verdicts = [&](std::vector<std::string> options) {
-    options.insert(options.begin(), {"advise", "--objects", trace, "--hot", "100%", "--rank-model",
-                                     "sum", "--format", "json"});
-    const Outcome outcome = Tmprof(options);
-    EXPECT_EQ(outcome.status, 0) << outcome.err;
-    std::map<std::uint64_t, std::string> of;
-    const Json advice = Json::parse(outcome.out);
-    for (const Json& site : advice["sites"]) {
-      of[site["frames"][0]["offset"]] = site["advice"];
+  if (!kHasLocking) asked.push_back({"locking", {"advise", "--mlock", GoldenTrace()}});
+  const std::string help = Tmprof({"help"}).out;
+  const std::string version = Tmprof({"--version"}).out;
+  const Json doctor = Json::parse(Tmprof({"doctor", "--format", "json"}).out);
+  EXPECT_EQ(doctor["missing_components"].size(), (kHasObjects ? 0U : 1U) + (kHasLocking ? 0U : 1U));
+  if (asked.empty()) {
+    EXPECT_THAT(help, HasSubstr("\n  cc "));
+    EXPECT_THAT(version, Not(HasSubstr("without")));
+  }
+  for (const auto& [component, words] : asked) {
+    const Outcome outcome = Tmprof(words);
+    EXPECT_EQ(outcome.status, 2) << words[0];
+    EXPECT_THAT(outcome.err, HasSubstr("lacks the component")) << words[0];
+    EXPECT_THAT(outcome.err, HasSubstr(component)) << words[0];
+    EXPECT_THAT(version, HasSubstr(component));
+    EXPECT_THAT(doctor["missing_components"].dump(), HasSubstr(component));
+    EXPECT_THAT(Tmprof({"doctor"}).out, HasSubstr("lacks the component " + component));
+  }
+  if (!kHasObjects) {
+    EXPECT_THAT(help, Not(HasSubstr("\n  cc ")));
+    for (const char* command : {"record", "report", "advise", "convert"}) {
+      EXPECT_THAT(Tmprof({"help", command}).out, Not(HasSubstr("--objects"))) << command;
     }
-    return of;
-  };
-  using Verdicts = std::map<std::uint64_t, std::string>;
-  const Verdicts both{{0x100, "hot"}, {0x200, "hot"}};
-  const Verdicts hotter{{0x100, "stays"}, {0x200, "hot"}};
-  EXPECT_EQ(verdicts({"--room", "1MiB"}), both);
-  EXPECT_EQ(verdicts({"--room", "1/1"}), both);
-  EXPECT_EQ(verdicts({"--room", "40KiB"}), hotter);
-  EXPECT_EQ(verdicts({"--room", "1/2"}), hotter);
-  EXPECT_EQ(verdicts({"--room", "1MiB", "--advice", before}), both);
-  EXPECT_EQ(verdicts({"--room", "40KiB", "--advice", before}), hotter);
-  for (const char* none : {"0", "x", "2/1"}) {
-    const Outcome refused = Tmprof({"advise", "--objects", trace, "--room", none});
-    EXPECT_EQ(refused.status, 2) << none;
-    EXPECT_THAT(refused.err, HasSubstr("--room"));
   }
-}
-
-TEST(Advise, CountsNeedATraceBesideThem) {
-  const TemporaryFolder folder;
-  const std::string counts = folder.File("run.objects");
-  WriteFile(counts, "\x89TMOBJS\n");  // and nothing of what follows
-  const Outcome alone = Tmprof({"advise", "--objects", counts});
-  EXPECT_EQ(alone.status, 2);
-  EXPECT_THAT(alone.err, AllOf(HasSubstr("record --objects"),
-                               HasSubstr("advise --objects TRACE --counts " + counts)));
-  const Outcome damaged = Tmprof({"advise", "--objects", GoldenTrace(), "--counts", counts});
-  EXPECT_EQ(damaged.status, 2);
-  EXPECT_THAT(damaged.err, HasSubstr(counts));
-  const Outcome over =
-      Tmprof({"advise", "--objects", GoldenTrace(), "--counts", counts, "-o", counts});
-  EXPECT_EQ(over.status, 2);
-  EXPECT_THAT(over.err, HasSubstr("it is the trace, or what is read beside it"));
-  EXPECT_EQ(ReadFile(counts), "\x89TMOBJS\n") << "it is as it was";
-  const Outcome trace = Tmprof({"advise", "--objects", GoldenTrace(), "--counts", GoldenTrace()});
-  EXPECT_EQ(trace.status, 2);
-  EXPECT_THAT(trace.err, HasSubstr("no object profile"));
-  for (const std::vector<std::string>& of_what :
-       {std::vector<std::string>{}, std::vector<std::string>{"--mlock"}}) {
-    std::vector<std::string> arguments{"advise", GoldenTrace(), "--counts", counts};
-    arguments.insert(arguments.end(), of_what.begin(), of_what.end());
-    const Outcome refused = Tmprof(arguments);
-    EXPECT_EQ(refused.status, 2);
-    EXPECT_THAT(refused.err, HasSubstr("'--counts': it is for '--objects'"));
-  }
-}
-
-TEST(Report, RefusesAnyRankWeightOfAnObjectProfile) {
-  const TemporaryFolder folder;
-  const std::string counts = folder.File("run.objects");
-  WriteFile(counts, "\x89TMOBJS\n");
-  for (const char* weight : {"memory", "accesses"}) {
-    const Outcome outcome =
-        Tmprof({"report", counts, "--view", "objects", "--rank-weight", weight});
-    EXPECT_EQ(outcome.status, 2);
-    EXPECT_THAT(outcome.err,
-                AllOf(HasSubstr("--rank-weight"), HasSubstr("an object profile is of one process")))
-        << weight;
-  }
-}
-
-TEST(Advise, InPlaceOfTheTraceIsRefused) {
-  const TemporaryFolder folder;
-  const std::string trace = folder.File("a.data");
-  std::filesystem::copy_file(GoldenTrace(), trace);
-  const std::string before = ReadFile(trace);
-  EXPECT_EQ(Tmprof({"advise", "--objects", trace, "-o", trace}).status, 2);
-  EXPECT_EQ(ReadFile(trace), before);
-}
-
-TEST(Advise, RefusesWhatItCannotTake) {
-  for (const auto& [option, value] :
-       std::vector<std::pair<std::string, std::string>>{{"--ratio", "2"},
-                                                        {"--hot", "0%"},
-                                                        {"--hot", "x"},
-                                                        {"--cold-nodes", "64"},
-                                                        {"--by", "magic"},
-                                                        {"--format", "csv"}}) {
-    const Outcome outcome = Tmprof({"advise", "--objects", GoldenTrace(), option, value});
-    EXPECT_NE(outcome.status, 0) << option;
-    EXPECT_THAT(outcome.err, HasSubstr(option));
-  }
-  const Outcome before = Tmprof({"advise", "--objects", GoldenTrace(), "--advice", GoldenLedger()});
-  EXPECT_EQ(before.status, 2);
-  EXPECT_THAT(before.err, HasSubstr("line 1"));
 }
 
 TEST(Doctor, TellsOfEveryJob) {

@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "tests/report/traces.h"
@@ -256,6 +257,19 @@ TEST(HotListTest, GivesTargetsThatEndedEarlyTheirAccessesOverTheWholeTrace) {
   ASSERT_EQ(list->rows.size(), 2u);
   EXPECT_EQ(list->rows[0].target.pid, Pid(11));
   EXPECT_GT(list->rows[1].score, 0);
+}
+
+TEST(HotListTest, SaysThatItCannotNameTheObjectsOfTheTrace) {
+  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t")});
+  See(epoch, 0, {{.vpn = 16, .looks = 5, .references = 3}});
+  constexpr const char* kNote = "tells of objects";
+  EXPECT_THAT(HotText(*MakeHotList(TraceOf({epoch}), kSum)),
+              testing::Not(testing::HasSubstr(kNote)));
+  epoch.extension = ExtensionSlot(std::make_unique<UndecodedExtension>("bytes", 0));
+  const Result<HotList> list = MakeHotList(TraceOf({epoch}), kSum);
+  ASSERT_TRUE(list.has_value());
+  EXPECT_THAT(HotText(*list), testing::HasSubstr(kNote));
+  EXPECT_THAT(HotJson(*list), testing::HasSubstr(kNote));
 }
 
 TEST(HotListTest, RefusesAnObjectThatNobodyNames) {

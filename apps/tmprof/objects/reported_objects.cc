@@ -49,8 +49,6 @@ ReportedObjects::ReportedObjects() : state_(std::make_unique<State>()) {
 ReportedObjects::~ReportedObjects() = default;
 
 std::span<const View> ReportedObjects::views() const { return state_->views; }
-std::vector<std::string> ReportedObjects::by_words() const { return {"site", "type", "object"}; }
-std::vector<std::string> ReportedObjects::group_words() const { return {"object"}; }
 const std::string& ReportedObjects::folded() const { return state_->folded; }
 const std::vector<std::string>& ReportedObjects::counts() const { return state_->counts; }
 
