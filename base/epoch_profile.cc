@@ -143,6 +143,7 @@ void Append(PageColumns& columns, const PageRecord& record) {
   AppendAccesses(columns, record.accesses);
   AppendFindingReads(columns, record);
   AppendFastTries(columns, record);
+  if (columns.same_as) columns.same_as->push_back(static_cast<std::uint32_t>(columns.size()));
   columns.target.push_back(record.key.target);
   columns.vpn.push_back(record.key.vpn);
   columns.span_pages.push_back(static_cast<std::uint32_t>(record.span.value()));

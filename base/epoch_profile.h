@@ -98,6 +98,10 @@ struct PageColumns {
   // nullopt, or zeros beside first accesses: it is unknown which reads found them.
   std::optional<FindingReads> finding_reads;
   std::optional<FastTries> fast_tries;  // nullopt: no page of this epoch was tried
+  // Index of the first record of the same physical pages, such as those of a forked process. A
+  // record that names itself and has looks is not of the same pages as any record before it that
+  // has looks and as many pages. nullopt: the pages of this epoch were not compared.
+  std::optional<std::vector<std::uint32_t>> same_as;
 
   std::size_t size() const { return vpn.size(); }
   bool empty() const { return vpn.empty(); }

@@ -351,6 +351,16 @@ void EncodePages(const EpochProfile& epoch, wire::PageColumns& message) {
     encode(tries.earlier, ColumnChoice::kSmallest, message.mutable_fast_earlier());
     encode_coded(tries.earlier_time, message.mutable_fast_earlier_time());
   }
+  if (pages.same_as) {
+    TMPROF_CHECK(pages.same_as->size() == records);
+    for (std::uint32_t i = 0; i < records; ++i) {
+      const std::uint32_t first = (*pages.same_as)[i];
+      TMPROF_CHECK(first == i || (first < i && (*pages.same_as)[first] == first &&
+                                  pages.span_pages[first] == pages.span_pages[i]));
+      values[i] = first == i ? 0 : std::uint64_t{first} + 1;
+    }
+    EncodeColumn(values, ColumnChoice::kSmallest, *message.mutable_same_as());
+  }
 }
 
 // Checks the groups against the targets and returns their sum, which is the number of records.
@@ -422,6 +432,39 @@ Verdict CheckWithin(std::span<const std::uint32_t> parts, std::span<const std::u
   std::size_t i = 0;
   while (parts[i] <= wholes[i]) ++i;
   return Wrong(fmt::format("record {} has {} {} in {} {}", i, parts[i], what, wholes[i], of));
+}
+
+// Turns the numbers of the column into indexes of first records. Precondition: `span_pages` is
+// decoded.
+Verdict CheckSameAs(std::span<const std::uint32_t> span_pages, std::span<std::uint32_t> same_as) {
+  for (std::uint32_t i = 0; i < same_as.size(); ++i) {
+    if (same_as[i] == 0) {
+      same_as[i] = i;
+      continue;
+    }
+    const std::uint32_t first = same_as[i] - 1;
+    if (first >= same_as.size()) {
+      return Wrong(fmt::format("record {} is of the same pages as record {}, but there are {}", i,
+                               first, same_as.size()));
+    }
+    if (first == i) return Wrong(fmt::format("record {} is of the same pages as itself", i));
+    if (first > i) {
+      return Wrong(
+          fmt::format("record {} is of the same pages as record {}, which is after it", i, first));
+    }
+    if (same_as[first] != first) {
+      return Wrong(
+          fmt::format("record {} is of the same pages as record {}, which is not the first "
+                      "of them: record {} is",
+                      i, first, same_as[first]));
+    }
+    if (span_pages[first] != span_pages[i]) {
+      return Wrong(fmt::format("record {} of {} pages is of the same pages as record {} of {}", i,
+                               span_pages[i], first, span_pages[first]));
+    }
+    same_as[i] = first;
+  }
+  return {};
 }
 
 Verdict DecodePages(const wire::PageColumns& message, std::size_t message_bytes,
@@ -514,6 +557,11 @@ Verdict DecodePages(const wire::PageColumns& message, std::size_t message_bytes,
     }
   } else if (message.has_fast_earlier() || message.has_fast_earlier_time()) {
     return Wrong("earlier fast tries without the last ones");
+  }
+  pages.same_as.reset();
+  if (message.has_same_as()) {
+    decode("same_as", true, message.same_as(), pages.same_as.emplace());
+    if (verdict) verdict = CheckSameAs(pages.span_pages, *pages.same_as);
   }
   if (!verdict) return verdict;
 

@@ -125,6 +125,7 @@ COLUMNS = {
     16: "fast_looks",
     17: "fast_found",
     18: "fast_time",
+    19: "same_as",
     21: "fast_earlier",
     22: "fast_earlier_time",
     23: "first_read_finds",

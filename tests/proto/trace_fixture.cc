@@ -152,6 +152,8 @@ std::vector<EpochProfile> SmallEpochs() {
       {.key = {TargetId(3), Vpn(0x100)}, .span = PageCount(262144), .looks = 1, .node = NodeId(1)});
   Append(first.pages, {.key = {TargetId(3), Vpn(0xfffffffffffff)}, .store_samples = 2});
 
+  first.pages.same_as = {0, 1, 2, 3, 2};
+
   EpochProfile second = first;  // the mappings of both targets stay
   second.index = 1;
   second.start = first.end;

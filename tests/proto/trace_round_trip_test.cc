@@ -464,6 +464,11 @@ TEST_F(TraceRoundTripDeathTest, ProfileThatBreaksItsRulesIsNotWritten) {
   ++more_found.pages.fast_tries->looks.front();
   more_found.pages.fast_tries->found.front() = 2;
   EXPECT_DEATH((void)writer->Write(more_found), "broken invariant");
+  for (const std::uint32_t first : {3u, 1u, 5u}) {  // not before, of other pages, nowhere
+    EpochProfile not_the_first = SmallEpochs()[0];
+    not_the_first.pages.same_as->at(2) = first;
+    EXPECT_DEATH((void)writer->Write(not_the_first), "broken invariant");
+  }
   EpochProfile overlapping = SmallEpochs()[0];
   overlapping.pages.span_pages[1] = 0x201;
   EXPECT_DEATH((void)writer->Write(overlapping), "broken invariant");

@@ -270,6 +270,41 @@ TEST_F(TraceValidation, EarlierFastTriesNeedBothTheirColumnsAndTheLastOnes) {
             "record 0 has earlier fast tries without last ones");
 }
 
+// Of its three records, those of 1 page are the first and the last.
+TEST_F(TraceValidation, RecordsOfTheSamePagesNameTheFirstOfThem) {
+  const auto with = [](const std::string& column) {
+    EpochByHand epoch;
+    epoch.groups += Bytes(19, column);
+    return epoch.Message();
+  };
+  const ReadBack back = ReadMessage(with(Codes({0, 0, 1})));
+  ASSERT_EQ(back.error, "");
+  EXPECT_EQ(back.epochs[0].pages.same_as, (std::vector<std::uint32_t>{0, 1, 0}));
+  const ReadBack none = ReadMessage(with(Constant(0)));
+  ASSERT_EQ(none.error, "");
+  EXPECT_EQ(none.epochs[0].pages.same_as, (std::vector<std::uint32_t>{0, 1, 2}));
+  EXPECT_EQ(ReadMessage(EpochByHand().Message()).epochs[0].pages.same_as, std::nullopt);
+
+  EXPECT_EQ(Complaint(with(Codes({0, 0, 4}))),
+            "record 2 is of the same pages as record 3, but there are 3");
+  EXPECT_EQ(Complaint(with(Codes({0, 0, 255}, {}, {0xffff'ffff}))),
+            "record 2 is of the same pages as record 4294967294, but there are 3");
+  EXPECT_EQ(Complaint(with(Codes({0, 0, 3}))), "record 2 is of the same pages as itself");
+  EXPECT_EQ(Complaint(with(Codes({3, 0, 1}))),
+            "record 0 is of the same pages as record 2, which is after it");
+  EXPECT_EQ(Complaint(with(Codes({0, 1, 0}))),
+            "record 1 of 2 pages is of the same pages as record 0 of 1");
+  EXPECT_EQ(Complaint(with(Codes({0, 0, 255}, {}, {0x1'0000'0000}))),
+            "column 'same_as' has the value 4294967296, above 4294967295");
+  EXPECT_EQ(Complaint(with(Codes({0, 0}))), "column 'same_as' has 2 values for 3 records");
+  EpochByHand alike;
+  alike.columns[kSpan] = Constant(1);
+  alike.groups += Bytes(19, Codes({0, 1, 2}));
+  EXPECT_EQ(Complaint(alike.Message()),
+            "record 2 is of the same pages as record 1, which is not the first of them: record 0 "
+            "is");
+}
+
 TEST_F(TraceValidation, GroupsThatDoNotAscendOrNameNoTargetAreRefused) {
   const auto complaint = [&](const std::string& groups) {
     EpochByHand epoch;
@@ -349,7 +384,7 @@ TEST_F(TraceValidation, PartsOfTheFormatThatNobodyReadsYetAreSkipped) {
   EpochByHand epoch;
   epoch.targets =
       Bytes(6, Number(1, 0) + Bytes(12, Bytes(1, Constant(3)))) + Bytes(6, Number(1, 2));
-  epoch.groups += Bytes(19, Codes({0, 0, 1})) + Bytes(20, Constant(4));
+  epoch.groups += Bytes(20, Constant(4));
   epoch.extra =
       Bytes(9, Packed(1, {4000}) + Packed(2, {0}) + Packed(3, {1}) + Bytes(4, Constant(512)) +
                    Bytes(5, Constant(512)) + Bytes(6, Constant(9)) + Bytes(7, Constant(1))) +
