@@ -3,7 +3,10 @@
 #include "base/shared_pages.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <iterator>
+#include <limits>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -22,6 +25,16 @@ bool IsOfSharedFile(const Mapping& mapping) {
   if (!path.starts_with("/dev/")) return true;
   constexpr std::string_view kMemory[] = {"/dev/zero", "/dev/shm/", "/dev/hugepages/", "/dev/dax"};
   return std::ranges::any_of(kMemory, [path](auto prefix) { return path.starts_with(prefix); });
+}
+
+// Returns the addresses of private mappings. The kernel's own mappings are none.
+std::vector<VpnRange> PrivateParts(std::span<const Mapping> mappings) {
+  std::vector<VpnRange> parts;
+  for (const Mapping& mapping : mappings) {
+    if (mapping.kind == MappingKind::kShared || mapping.kind == MappingKind::kSpecial) continue;
+    parts.push_back(mapping.range);
+  }
+  return parts;
 }
 
 }  // namespace
@@ -58,26 +71,51 @@ void SharedPages::EndUnmapped(MayEnd may_end) {
   });
 }
 
-void SharedPages::Add(const std::vector<Target>& targets) {
+std::vector<SharedPages::Part> SharedPages::FileParts(const Target& target) {
+  std::vector<Part> parts;
+  for (const Mapping& mapping : target.mappings) {
+    if (!IsOfSharedFile(mapping)) continue;
+    const bool is_segment = mapping.path.starts_with("/SYSV");
+    const TargetId file = NumberOf(mapping, is_segment ? target.ipc_namespace : std::nullopt);
+    parts.push_back({.range = mapping.range,
+                     .name = {file, Vpn(mapping.file->offset.value())},
+                     .is_segment = is_segment,
+                     .may_be_another = is_segment && !target.ipc_namespace});
+  }
+  return parts;
+}
+
+void SharedPages::AddForked(TargetId target, std::vector<Part>& parts) const {
+  const auto of_files = static_cast<std::ptrdiff_t>(parts.size());
+  for (const ForkedPages::Run& run : forked_.RunsOf(target)) {
+    const std::uint32_t number = run.name.target.value();
+    if (number > std::numeric_limits<std::uint32_t>::max() - kFirstForked.value()) continue;
+    parts.push_back(
+        {.range = run.range, .name = {TargetId(kFirstForked.value() + number), run.name.vpn}});
+  }
+  std::ranges::inplace_merge(parts, parts.begin() + of_files, {},
+                             [](const Part& part) { return part.range.start; });
+}
+
+void SharedPages::Add(const std::vector<Target>& targets, const PageColumns* pages) {
+  if (pages != nullptr) forked_.Add(*pages);
   for (const Target& target : targets) {
     std::vector<Part> parts;
-    for (const Mapping& mapping : target.mappings) {
-      if (!IsOfSharedFile(mapping)) continue;
-      const bool is_segment = mapping.path.starts_with("/SYSV");
-      const TargetId file = NumberOf(mapping, is_segment ? target.ipc_namespace : std::nullopt);
-      parts.push_back({.range = mapping.range,
-                       .name = {file, Vpn(mapping.file->offset.value())},
-                       .is_segment = is_segment,
-                       .may_be_another = is_segment && !target.ipc_namespace});
+    const auto known = of_targets_.find(target.id);
+    if (!target.mappings.empty()) {
+      parts = FileParts(target);
+      if (!forked_.RunsOf(target.id).empty()) {
+        forked_.KeepWithin(target.id, PrivateParts(target.mappings));
+      }
+    } else if (known != of_targets_.end()) {
+      parts = std::move(known->second.parts);
+      std::erase_if(parts, [](const Part& part) { return part.name.target >= kFirstForked; });
     }
+    AddForked(target.id, parts);
     if (!parts.empty()) {
       of_targets_[target.id] = {.parts = std::move(parts), .exited = target.exited};
-    } else if (const auto known = of_targets_.find(target.id); known != of_targets_.end()) {
-      if (target.mappings.empty()) {
-        known->second.exited = target.exited;
-      } else {
-        of_targets_.erase(known);
-      }
+    } else if (known != of_targets_.end()) {
+      of_targets_.erase(known);
     }
   }
   const auto is_unlinked = [](const Numbered& file) { return file.unlinked; };
@@ -90,6 +128,7 @@ void SharedPages::KeepOnly(std::span<const TargetId> targets) {
   std::erase_if(of_targets_, [targets](const auto& of_target) {
     return !std::ranges::binary_search(targets, of_target.first);
   });
+  forked_.KeepOnly(targets);
   EndUnmapped([](const Numbered&) { return true; });
 }
 

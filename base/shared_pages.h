@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/epoch_profile.h"
+#include "base/forked_pages.h"
 #include "base/page_key.h"
 #include "base/units.h"
 
@@ -26,10 +27,16 @@ namespace tmprof {
 // show one device and repeat inode numbers, the inode of a System V segment is its ID, and a later
 // file may get the inode of a deleted one. A segment has its IPC namespace, too, if that is known.
 // docs/trace-format.md lists the cases that this does not cover.
+//
+// Private pages that processes share after fork(2) are pages of a file, too: of the process whose
+// addresses are their names (ForkedPages).
 class SharedPages {
  public:
   // Recorders number targets from 0 and never reach this number.
   static constexpr TargetId kFirstFile{std::uint32_t{1} << 31};
+  // The page at an address of target t has the name {kFirstForked + t, address} while processes
+  // share it after fork(2). Pages of targets from 2^30 on are not joined.
+  static constexpr TargetId kFirstForked{std::uint32_t{3} << 30};
 
   // A part of a shared file at the place where a target maps it.
   struct Part {
@@ -46,7 +53,11 @@ class SharedPages {
   // Sets the mappings of these targets. Targets that are not listed keep theirs. So do targets
   // listed without any: every process has mappings, so they are unknown. The number of an unlinked
   // file ends when its last mapper unmaps it or exits.
-  void Add(const std::vector<Target>& targets);
+  void Add(const std::vector<Target>& targets) { Add(targets, nullptr); }
+
+  // Sets the mappings of the epoch's targets, and follows what it tells about pages that processes
+  // share after fork(2). Their names change when a write has copied them.
+  void AddEpoch(const EpochProfile& epoch) { Add(epoch.targets, &epoch.pages); }
 
   // Forgets the mappings of all other targets, and the numbers of files that none of these targets
   // maps: such a file gets a new number if it is mapped again. `targets` ascend.
@@ -69,6 +80,13 @@ class SharedPages {
   // itself unless one mapping of a shared file holds the whole span.
   PageKey NameOf(PageKey first, PageCount span) const;
 
+  // Returns the name that the page has before and after processes share it: an address in place of
+  // a name from kFirstForked on, otherwise `name` itself.
+  static PageKey LastingName(PageKey name) {
+    if (name.target < kFirstForked) return name;
+    return {TargetId(name.target.value() - kFirstForked.value()), name.vpn};
+  }
+
  private:
   struct OfTarget {
     std::vector<Part> parts;  // parts of shared files, ascending
@@ -81,6 +99,12 @@ class SharedPages {
     bool unlinked = false;  // its path was seen with " (deleted)", which is not part of File
   };
 
+  // `pages`: null if they are unknown.
+  void Add(const std::vector<Target>& targets, const PageColumns* pages);
+  // Returns the parts of shared files that a target maps, ascending.
+  std::vector<Part> FileParts(const Target& target);
+  // Adds the target's forked pages to the parts of files.
+  void AddForked(TargetId target, std::vector<Part>& parts) const;
   TargetId NumberOf(const Mapping& mapping, std::optional<std::uint64_t> ipc_namespace);
   // Ends the numbers of files that no target maps, if `may_end` agrees.
   template <typename MayEnd>
@@ -88,6 +112,7 @@ class SharedPages {
 
   std::map<File, Numbered> files_;
   std::uint32_t next_file_ = 0;
+  ForkedPages forked_;
   std::map<TargetId, OfTarget> of_targets_;  // those that have parts
 };
 

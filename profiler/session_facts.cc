@@ -142,13 +142,13 @@ void SessionFacts::Add(const EpochProfile& epoch) {
     if (facts_.had_truth) targets_.insert(target.pid);
   }
   if (refused) KeepMost(facts_.unobservable.refused, *refused);
-  shared_.Add(epoch.targets);
+  shared_.AddEpoch(epoch);
   JoinedSpans looked_at(looked_at_);
   JoinedSpans accessed(accessed_);
   const PageColumns& pages = epoch.pages;
   for (std::size_t i = 0; i < pages.size(); ++i) {
     const PageCount span(pages.span_pages[i]);
-    const PageKey name = shared_.NameOf(pages.key(i), span);
+    const PageKey name = SharedPages::LastingName(shared_.NameOf(pages.key(i), span));
     if (pages.looks[i] > 0) {
       looked_at.Add(name, span);
       facts_.looks += std::uint64_t{pages.looks[i]} * span.value();

@@ -15,7 +15,7 @@
 namespace tmprof {
 // Returns true if processes map other pages than before.
 bool JoinedPages::FollowMappings(const EpochProfile& profile, const EvidenceTable& all) {
-  shared_.Add(profile.targets);
+  shared_.AddEpoch(profile);
   if (shared_.empty()) return false;
   std::vector<TargetId> known;
   for (const Target& target : profile.targets) known.push_back(target.id);

@@ -109,7 +109,7 @@ std::size_t RowsOf(const PartedEvidence& evidence) {
 }  // namespace
 
 void TotalRanker::Absorb(const EpochProfile& profile) {
-  shared_pages_.Add(profile.targets);
+  shared_pages_.AddEpoch(profile);
   scale_.Look(profile);
   if (model_ == RankModel::kRate && llc_bytes_) streams_.Look(profile);
   most_resident_ = std::max(most_resident_, ResidentPages(profile));

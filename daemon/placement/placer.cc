@@ -179,7 +179,7 @@ void Placer::FollowTargets(const EpochProfile& epoch, std::span<const PlacedTarg
 // A page without an owner is looked for through the first mapping through which it was seen
 // accessed.
 void Placer::FollowOwners(const EpochProfile& epoch, std::span<const PlacedTarget> targets) {
-  shared_.Add(epoch.targets);
+  shared_.AddEpoch(epoch);
   shared_.KeepOnly(IdsOf(targets));
   std::vector<PageOwners::Mapper> mappers;
   for (const PlacedTarget& target : targets) mappers.push_back({target.id, target.joins_segments});

@@ -15,7 +15,8 @@ void Footprint::Add(const PageColumns& pages, const SharedPages& shared) {
     for (std::size_t i = 0; i < pages.size(); ++i) {
       const PageCount span(pages.span_pages[i]);
       if (pages.WasSeenAccessed(i))
-        named.emplace_back(shared.NameOf(pages.key(i), span), span.value());
+        named.emplace_back(SharedPages::LastingName(shared.NameOf(pages.key(i), span)),
+                           span.value());
     }
     std::ranges::sort(named);
   }
@@ -80,7 +81,7 @@ FootprintScan ScanFootprint(EpochStream& trace, bool models_cache) {
   FootprintScan scan{.known = KnownEvidence(models_cache)};
   SharedPages shared;
   scan.end = ReadToEnd(trace, [&](const EpochProfile& epoch) {
-    shared.Add(epoch.targets);
+    shared.AddEpoch(epoch);
     scan.footprint.Add(epoch.pages, shared);
     scan.known.Look(epoch);
     scan.traffic.Look(epoch);

@@ -19,8 +19,9 @@
 namespace tmprof {
 
 // Distinct base pages with a reference or a sample, kept as runs of neighbours. A page's index is
-// its place in ascending order of names (SharedPages). Pages of shared files count once and come
-// last.
+// its place in ascending order of names (SharedPages::LastingName). Pages of shared files count
+// once and come last. Pages that processes share after fork(2) count once, too, and have the place
+// of the address that is their name.
 class Footprint {
   struct Run {
     TargetId target;

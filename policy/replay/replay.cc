@@ -126,7 +126,7 @@ class Replayer {
  private:
   void TakeSnapshot(const EpochProfile& epoch) {
     present_.score.resize(sources_.size());
-    shared_pages_.Add(epoch.targets);
+    shared_pages_.AddEpoch(epoch);
     shared_rows_.Clear();
     if (counts_only_) {
       const PageColumns& pages = epoch.pages;
@@ -207,15 +207,14 @@ class Replayer {
     std::optional<std::uint64_t> index;
     if (name == key) {
       index = walk.IndexOf(key, pages);
-    } else if (const auto shared = footprint_.IndexOf(name, pages)) {
+    } else if (const auto shared = footprint_.IndexOf(SharedPages::LastingName(name), pages)) {
       shared_rows_.Take(row, *shared, pages);
     }
     if (!index) outside_.push_back(row);
     return index ? static_cast<PageIndex>(*index) : kOutside;
   }
 
-  // Appends the rows of shared pages. They come after all others because files have the last names
-  // and therefore the last indexes.
+  // Appends the rows of shared pages. Among themselves they ascend.
   void JoinMappers() {
     if (shared_rows_.empty()) return;
     shared_rows_.Cut();
@@ -391,13 +390,13 @@ class Replayer {
   double WeighPages() {
     const Scores& score = present_.score[judge_];
     double total = 0;
-    double* next = weight_.data();  // rows ascend, so that each weight is written once
+    double* next = weight_.data();  // rows ascend, but for those of forked pages, which come last
     for (std::size_t row = 0; row < present_.size(); ++row) {
       if (present_.first_page[row] == kOutside) continue;
       double* const first = weight_.data() + present_.first_page[row];
-      std::fill(next, first, 0.0);
+      if (next < first) std::fill(next, first, 0.0);
       const std::uint64_t pages = present_.PagesOf(row).value();
-      next = std::fill_n(first, pages, score[row] / static_cast<double>(pages));
+      next = std::max(next, std::fill_n(first, pages, score[row] / static_cast<double>(pages)));
       total += score[row];
     }
     std::fill(next, weight_.data() + weight_.size(), 0.0);
@@ -416,7 +415,7 @@ class Replayer {
       if (samples <= 0) continue;
       const std::uint64_t span = pages.span_pages[row];
       const PageKey name = shared_pages_.NameOf(pages.key(row), PageCount(span));
-      const auto first = footprint_.IndexOf(name, span);
+      const auto first = footprint_.IndexOf(SharedPages::LastingName(name), span);
       if (!first) continue;
       const double accesses = accesses_per_sample * samples / static_cast<double>(span);
       for (std::uint64_t page = *first; page < *first + span; ++page)

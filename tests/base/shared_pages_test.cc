@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -242,6 +243,62 @@ TEST_F(SharedPagesTest, FileWithALinkOutlivesItsMappers) {
   pages_.Add({Exited(0, {Shared(100, 10, 7, 0, "/srv/a")})});
   pages_.Add({Maps(1, {Shared(500, 10, 7, 0, "/srv/a")})});
   EXPECT_EQ(Name(1, 500), name);
+}
+
+// An epoch in which two processes have one page at each of these addresses.
+EpochProfile Forked(std::vector<Target> targets, std::uint64_t start, std::uint32_t pages) {
+  EpochProfile epoch{.targets = std::move(targets)};
+  std::vector<std::uint32_t> same_as;
+  for (std::uint32_t target = 0; target < 2; ++target) {
+    for (std::uint32_t page = 0; page < pages; ++page) {
+      Append(epoch.pages, {.key = {TargetId(target), Vpn(start + page)}, .looks = 1});
+      same_as.push_back(page);
+    }
+  }
+  epoch.pages.same_as = same_as;
+  return epoch;
+}
+
+TEST_F(SharedPagesTest, ForkedPagesHaveOneNameWhileTheyAreMapped) {
+  pages_.AddEpoch(Forked({Maps(0, {Anonymous(100, 10)}), Maps(1, {Anonymous(100, 10)})}, 102, 4));
+  EXPECT_EQ(Name(0, 102), Name(1, 102));
+  EXPECT_EQ(Name(1, 105), (PageKey{SharedPages::kFirstForked, Vpn(105)}));
+  EXPECT_TRUE(HasOwnName(1, 106));
+  EXPECT_EQ(SharedPages::LastingName(Name(1, 105)), (PageKey{TargetId(0), Vpn(105)}));
+  EXPECT_EQ(SharedPages::LastingName(Name(1, 106)), (PageKey{TargetId(1), Vpn(106)}));
+  EXPECT_EQ(pages_.PlaceOf(Name(1, 105)), std::nullopt);
+
+  // A target that is listed without mappings keeps its pages.
+  pages_.Add({Maps(1, {})});
+  EXPECT_EQ(Name(0, 102), Name(1, 102));
+  pages_.Add({Maps(1, {Anonymous(100, 3), Anonymous(105, 1)})});
+  EXPECT_EQ(Name(0, 102), Name(1, 102));
+  EXPECT_TRUE(HasOwnName(1, 103));
+  EXPECT_EQ(Name(0, 105), Name(1, 105));
+  const TargetId first(0);
+  pages_.KeepOnly(std::span(&first, 1));
+  EXPECT_TRUE(HasOwnName(1, 102));
+}
+
+TEST_F(SharedPagesTest, ForkedPagesStandBetweenThoseOfFiles) {
+  pages_.AddEpoch(Forked({Maps(0, {Shared(100, 2, 7), Anonymous(102, 2), Shared(104, 2, 8)}),
+                          Maps(1, {Shared(100, 2, 7), Anonymous(102, 2), Shared(104, 2, 8)})},
+                         100, 6));
+  const auto parts = pages_.PartsOf(TargetId(1));
+  ASSERT_EQ(parts.size(), 3u);
+  EXPECT_EQ(parts[0].name, (PageKey{SharedPages::kFirstFile, Vpn(0)}));
+  EXPECT_EQ(parts[1].range, (VpnRange{Vpn(102), Vpn(104)}));
+  EXPECT_EQ(parts[1].name, (PageKey{SharedPages::kFirstForked, Vpn(102)}));
+  EXPECT_EQ(parts[2].range, (VpnRange{Vpn(104), Vpn(106)}));
+}
+
+// The numbers of such targets leave no room for the names of their pages.
+TEST_F(SharedPagesTest, ForkedPagesOfTargetsBeyondTheirNumbersStayApart) {
+  EpochProfile epoch = Forked({Maps(0, {Anonymous(0, 9)}), Maps(1, {Anonymous(0, 9)})}, 0, 1);
+  for (Target& target : epoch.targets) target.id = TargetId(target.id.value() + (1u << 30));
+  for (TargetId& target : epoch.pages.target) target = TargetId(target.value() + (1u << 30));
+  pages_.AddEpoch(epoch);
+  EXPECT_TRUE(HasOwnName((1u << 30) + 1, 0));
 }
 
 }  // namespace shared_pages_test

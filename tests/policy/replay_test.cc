@@ -481,6 +481,104 @@ TEST(Replay, CountsAPageOnceThoughSeveralProcessesMapIt) {
   }
 }
 
+// The pages of both targets from here on are those of one memory after a fork.
+constexpr std::uint64_t kForkedFrom = 6;
+
+std::vector<EpochProfile> WithFork(std::vector<EpochProfile> epochs) {
+  for (EpochProfile& epoch : epochs) {
+    const Mapping memory{.range = {Vpn(0), Vpn(100)}, .kind = MappingKind::kAnonymous};
+    for (std::uint32_t id = 0; id < 2; ++id) {
+      epoch.targets.push_back({.id = TargetId(id), .mappings = {memory}});
+    }
+    std::vector<std::uint32_t> same_as;
+    for (std::uint32_t i = 0; i < epoch.pages.size(); ++i) {
+      std::uint32_t first = i;
+      for (std::uint32_t j = 0; j < i; ++j) {
+        if (epoch.pages.vpn[j] == epoch.pages.vpn[i] && epoch.pages.vpn[i] >= Vpn(kForkedFrom) &&
+            epoch.pages.span_pages[j] == epoch.pages.span_pages[i])
+          first = j;
+      }
+      same_as.push_back(first);
+    }
+    epoch.pages.same_as = same_as;
+  }
+  return epochs;
+}
+
+// In the first epoch all pages are seen, so that all forked ones are joined from then on.
+std::vector<EpochProfile> RandomFork(std::uint64_t seed) {
+  std::vector<Row> all;
+  for (std::uint32_t target = 0; target < 2; ++target) {
+    for (std::uint64_t vpn = 0; vpn < 20; ++vpn) all.push_back({vpn, 1, 1, 1, target});
+  }
+  std::vector<EpochProfile> epochs = Epochs({all});
+  for (EpochProfile& epoch : RandomTrace(seed, 20, 6, false)) epochs.push_back(std::move(epoch));
+  return epochs;
+}
+
+// Returns the epochs with all that was seen of forked pages as that of the first target's.
+std::vector<EpochProfile> WithoutFork(const std::vector<EpochProfile>& epochs) {
+  std::vector<EpochProfile> merged;
+  for (const EpochProfile& epoch : epochs) {
+    std::map<PageKey, PageRecord> records;
+    for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
+      PageRecord record = RecordAt(epoch.pages, i);
+      if (record.key.vpn >= Vpn(kForkedFrom)) record.key.target = TargetId(0);
+      const auto [known, is_new] = records.try_emplace(record.key, record);
+      if (is_new) continue;
+      known->second.looks += record.looks;
+      known->second.references += record.references;
+      known->second.load_samples += record.load_samples;
+    }
+    merged.push_back(epoch);
+    merged.back().pages = {};
+    for (const auto& [key, record] : records) Append(merged.back().pages, record);
+  }
+  return merged;
+}
+
+TEST(Replay, CountsAForkedPageOnceThoughSeveralProcessesHaveIt) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    const std::vector<EpochProfile> epochs = RandomFork(seed);
+    const std::vector<Ratio> ratios = {{1, 1}, {1, 2}, {1, 8}};
+    // Ties go by the order of rows, in which forked pages come last. The best pages' weight does
+    // not depend on ties.
+    const auto forked = Replay(Opener(WithFork(epochs)), Sum(AllPolicies(), ratios));
+    const auto merged = Replay(Opener(WithoutFork(epochs)), Sum(AllPolicies(), ratios));
+    ASSERT_TRUE(forked && merged);
+    for (std::size_t i = 0; i < forked->results.size(); ++i) {
+      EXPECT_EQ(forked->results[i].capacity, merged->results[i].capacity);
+      EXPECT_NEAR(forked->results[i].weight_total, merged->results[i].weight_total, 1e-9);
+      if (forked->results[i].policy == "oracle") {
+        EXPECT_NEAR(forked->results[i].weight_hit, merged->results[i].weight_hit, 1e-9);
+      }
+    }
+  }
+}
+
+// The parent is seen alone, then with its child, which has written to half of the pages later.
+TEST(Replay, CountsCopiesApartAndPagesFromBeforeAForkOnce) {
+  constexpr std::uint64_t kPages = 16;
+  const auto epoch_of = [](std::uint32_t targets) {
+    std::vector<Row> rows;
+    for (std::uint32_t target = 0; target < targets; ++target) {
+      for (std::uint64_t vpn = 0; vpn < kPages; ++vpn)
+        rows.push_back({kForkedFrom + vpn, 1, 0, 1, target});
+    }
+    return rows;
+  };
+  std::vector<EpochProfile> epochs = WithFork(Epochs({epoch_of(1), epoch_of(2), epoch_of(2)}));
+  const auto footprint = [&epochs] {
+    VectorEpochStream stream(epochs);
+    return ScanFootprint(stream).footprint.size();
+  };
+  EXPECT_EQ(footprint(), PageCount(kPages));
+  std::vector<std::uint32_t>& same_as = *epochs[2].pages.same_as;
+  for (std::uint32_t i = kPages; i < kPages + kPages / 2; ++i) same_as[i] = i;
+  EXPECT_EQ(footprint(), PageCount(kPages + kPages / 2));
+}
+
 TEST(Replay, SpansOfSharedPagesKeepTheirWeight) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(seed);

@@ -160,6 +160,67 @@ TEST(SharedPages, AreEstimatedAsAnyPagesWithASingleMapper) {
   EXPECT_EQ(shared.of_page, Tell(epochs).of_page);
 }
 
+// Returns the epochs with the mappings of all processes at one address.
+std::vector<EpochProfile> AtOneAddress(std::vector<EpochProfile> epochs) {
+  for (EpochProfile& epoch : epochs) {
+    for (Target& target : epoch.targets) target.mappings = {Shared(0, kPages)};
+    for (Vpn& vpn : epoch.pages.vpn) vpn = Vpn(vpn.value() % 10'000);
+  }
+  return epochs;
+}
+
+// Returns the epochs with private memory instead of the file. Pages that `is_joined` holds for are
+// those of a fork.
+template <typename IsJoined>
+std::vector<EpochProfile> AfterFork(std::vector<EpochProfile> epochs, IsJoined is_joined) {
+  for (EpochProfile& epoch : epochs) {
+    for (Target& target : epoch.targets) target.mappings[0].kind = MappingKind::kAnonymous;
+    std::map<Vpn, std::uint32_t> first_of;
+    std::vector<std::uint32_t> same_as;
+    for (std::uint32_t i = 0; i < epoch.pages.size(); ++i) {
+      const Vpn page = epoch.pages.vpn[i];
+      same_as.push_back(is_joined(epoch.index, page) ? first_of.try_emplace(page, i).first->second
+                                                     : i);
+    }
+    epoch.pages.same_as = same_as;
+  }
+  return epochs;
+}
+
+TEST(SharedPages, AreEstimatedAlikeAfterAForkAndInAFile) {
+  const simulation::Rates heat = simulation::Zipf(kPages, 1e5);
+  const std::vector<EpochProfile> file =
+      AtOneAddress(Record(heat, {{.id = 0}, {.id = 1, .activity = 0.4}}, 3, 1));
+  const std::vector<EpochProfile> forked = AfterFork(file, [](std::uint64_t, Vpn) { return true; });
+  EXPECT_EQ(Tell(forked).of_process, Tell(file).of_process);
+  EXPECT_EQ(Tell(forked).of_page, Tell(file).of_page);
+  Ranker of_file(Ranker::DefaultOptions(RankModel::kRate));
+  Ranker of_fork(Ranker::DefaultOptions(RankModel::kRate));
+  for (std::size_t e = 0; e < file.size(); ++e) {
+    of_file.Absorb(file[e]);
+    of_fork.Absorb(forked[e]);
+    ASSERT_EQ(of_fork.Score(RankSource::kCombined), of_file.Score(RankSource::kCombined)) << e;
+  }
+}
+
+// Pages are copied one after the other, and the looks at both do not always meet.
+TEST(SharedPages, KeepTheirAccessesAsWritesCopyThem) {
+  const simulation::Rates heat = simulation::Zipf(kPages, 1e5);
+  const std::vector<EpochProfile> apart =
+      AfterFork(AtOneAddress(Record(heat, {{.id = 0}, {.id = 1}, {.id = 2}}, 8, 0.7)),
+                [](std::uint64_t, Vpn) { return false; });
+  const std::vector<EpochProfile> forked =
+      AfterFork(apart, [](std::uint64_t epoch, Vpn page) { return page.value() % 7 > epoch; });
+  Ranker of_apart(Ranker::DefaultOptions(RankModel::kRate));
+  Ranker of_fork(Ranker::DefaultOptions(RankModel::kRate));
+  for (std::size_t e = 0; e < forked.size(); ++e) {
+    of_apart.Absorb(apart[e]);
+    of_fork.Absorb(forked[e]);
+    const double all = Sum(of_apart.Score(RankSource::kCombined));
+    ASSERT_NEAR(Sum(of_fork.Score(RankSource::kCombined)), all, all / 10) << e;
+  }
+}
+
 // Pages have so much more recall by eight mappers than by one.
 double GainOfMappers(const simulation::Rates& heat, int epochs, double visited,
                      Told (*tell)(const std::vector<EpochProfile>&)) {

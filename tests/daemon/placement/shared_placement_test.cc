@@ -146,8 +146,9 @@ class SharedPlacementTest : public testing::Test {
       target.joins_segments = process.joins_segments;
     }
     for (const auto& [key, count] : samples) {
-      Append(epoch.pages, {.key = key, .load_samples = count});
+      Append(epoch.pages, {.key = key, .looks = compares_frames_ ? 1u : 0u, .load_samples = count});
     }
+    if (compares_frames_) epoch.pages.same_as = EqualFrames(epoch.pages);
     for (const auto& [key, pages] : regions_) {
       Append(epoch.pages, {.key = key, .span = PageCount(pages), .load_samples = 9});
     }
@@ -156,6 +157,18 @@ class SharedPlacementTest : public testing::Test {
         {.id = kSlow, .free = PageCount(1000), .allocatable = PageCount(1000)}};
     if (!placer_) placer_ = std::make_unique<Placer>(options_, machine_, clock_);
     return placer_->Decide(epoch, targets, nodes);
+  }
+  std::vector<std::uint32_t> EqualFrames(const PageColumns& pages) {
+    const auto frame = [&](std::uint32_t i) {
+      return machine_.tables.at(PidOf(pages.target[i].value())).at(pages.vpn[i]);
+    };
+    std::vector<std::uint32_t> same_as;
+    for (std::uint32_t i = 0; i < pages.size(); ++i) {
+      std::uint32_t first = 0;
+      while (frame(first) != frame(i)) ++first;
+      same_as.push_back(first);
+    }
+    return same_as;
   }
   std::uint64_t Play(const PlacementDecision& decision) {
     std::vector<MoveOutcome> outcomes;
@@ -186,6 +199,7 @@ class SharedPlacementTest : public testing::Test {
   std::unique_ptr<Placer> placer_;  // with the first decision
   std::uint64_t next_epoch_ = 0;
   std::map<PageKey, std::uint32_t> regions_;  // sampled in each epoch, with so many pages
+  bool compares_frames_ = false;              // all pages are looked at, too
 };
 
 TEST_F(SharedPlacementTest, APageIsWorthTheAccessesOfAllItsMappers) {
@@ -530,6 +544,40 @@ TEST_F(SharedPlacementTest, APrivatePageThatIsMappedElsewhereIsLetBeAndCountedBy
     ASSERT_EQ(next.not_moved, NotMoved{.mapped_elsewhere = 1});
   }
   EXPECT_THAT(Decide(hot).moves, SizeIs(1)) << "it may be the process's own by now";
+}
+
+TEST_F(SharedPlacementTest, AForkedPageMovesOnceWithTheAccessesOfAllProcesses) {
+  compares_frames_ = true;
+  machine_.tables[PidOf(2)] = machine_.tables[PidOf(1)];
+  const PlacementDecision decision = Decide({{Key(1, kPrivate), 3}, {Key(2, kPrivate), 4}});
+  EXPECT_EQ(decision.wanted, PageCount(1));
+  ASSERT_THAT(decision.moves, ElementsAre(MoveOf(Key(1, kPrivate))));
+  EXPECT_TRUE(decision.moves[0].joint);
+  EXPECT_EQ(decision.moves[0].score, 7);
+  EXPECT_EQ(decision.moves[0].file, std::nullopt);
+}
+
+TEST_F(SharedPlacementTest, AForkedPageStaysWithoutThePrivilegeAndIsCounted) {
+  compares_frames_ = true;
+  options_.moves_joint = false;
+  machine_.tables[PidOf(2)] = machine_.tables[PidOf(1)];
+  const PlacementDecision decision = Decide({{Key(1, kPrivate), 3}, {Key(2, kPrivate), 4}});
+  EXPECT_THAT(decision.moves, IsEmpty());
+  EXPECT_EQ(decision.not_moved, NotMoved{.shared = 1});
+}
+
+TEST_F(SharedPlacementTest, TheCopiesOfAForkedPageMoveEachForItself) {
+  compares_frames_ = true;
+  options_.capacity = PageCount(10);
+  const auto table = machine_.tables[PidOf(2)];
+  machine_.tables[PidOf(2)] = machine_.tables[PidOf(1)];
+  const std::map<PageKey, std::uint32_t> hot{{Key(1, kPrivate), 3}, {Key(2, kPrivate), 4}};
+  ASSERT_THAT(Decide(hot).moves, SizeIs(1));
+  machine_.tables[PidOf(2)] = table;
+  std::vector<Move> moves = Decide(hot).moves;
+  for (int epoch = 0; epoch < 5 && moves.size() < 2; ++epoch) moves = Decide(hot).moves;
+  ASSERT_THAT(moves, ElementsAre(MoveOf(Key(2, kPrivate)), MoveOf(Key(1, kPrivate))));
+  EXPECT_FALSE(moves[0].joint || moves[1].joint);
 }
 
 // Two other processes map the file, run, and were never seen to use it.

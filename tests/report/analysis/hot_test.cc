@@ -99,6 +99,27 @@ TEST(HotListTest, ListsASharedPageOnceWithItsMappers) {
   EXPECT_TRUE(json["rows"][1]["mappers"].empty());
 }
 
+// The second process has written to page 101 since the fork.
+TEST(HotListTest, ListsAForkedPageOnceAndItsCopiesApart) {
+  std::vector<Target> targets = {MakeTarget(0, 10, "first"), MakeTarget(1, 11, "second")};
+  for (Target& target : targets)
+    target.mappings = {MakeMapping(100, 108, MappingKind::kAnonymous, "")};
+  EpochProfile epoch = MakeEpoch(0, targets);
+  See(epoch, 0,
+      {{.vpn = 100, .looks = 9, .references = 5}, {.vpn = 101, .looks = 9, .references = 4}});
+  See(epoch, 1,
+      {{.vpn = 100, .looks = 9, .references = 2}, {.vpn = 101, .looks = 9, .references = 3}});
+  epoch.pages.same_as = {0, 1, 0, 3};
+  const Result<HotList> list = MakeHotList(TraceOf({epoch}), kSum);
+  ASSERT_TRUE(list.has_value());
+  EXPECT_THAT(Starts(*list), testing::ElementsAre(100, 101, 101));
+  EXPECT_EQ(list->rows[0].score, 7);
+  ASSERT_EQ(list->rows[0].mappers.size(), 2u);
+  EXPECT_EQ(list->rows[0].mappers[1].target.pid, Pid(11));
+  EXPECT_EQ(list->pages, PageCount(3));
+  EXPECT_EQ(list->total_score, 14);
+}
+
 TEST(HotListTest, CountsAProcessThatMapsAPageTwiceOnce) {
   Target target = MakeTarget(0, 10, "first");
   for (const std::uint64_t start : {100, 200}) {
