@@ -20,9 +20,11 @@ struct Contribution {
   std::chrono::nanoseconds fast_earlier_time{0};
   bool seen = false;
   bool region = false;
+  std::optional<SeenFrame> frame;
   double owed = 0;  // first accesses that parts cut off should have had
 
   PageKey end() const { return {record.key.target, record.key.vpn + record.span}; }
+  bool ReadsBits() const { return record.looks > 0 || record.fast_looks > 0 || seen; }
   bool HasEvidence() const {
     return record.looks > 0 || record.fast_looks > 0 || record.load_samples > 0 ||
            record.store_samples > 0 || record.accesses || seen;
@@ -51,7 +53,8 @@ Contribution FromReference(const ReferenceRecord& reference) {
           .fast_time = reference.fast_time,
           .fast_earlier_time = reference.fast_earlier_time,
           .seen = reference.seen,
-          .region = reference.region};
+          .region = reference.region,
+          .frame = reference.frame};
 }
 
 Contribution FromSample(const SampleRecord& sample) {
@@ -87,6 +90,14 @@ void Join(Contribution& into, const Contribution& from) {
   into.later_read_time += from.later_read_time;
   into.fast_time += from.fast_time;
   into.fast_earlier_time += from.fast_earlier_time;
+  if (from.ReadsBits()) {
+    const bool is_alike = from.record.key == into.record.key && from.end() == into.end();
+    if (is_alike || !from.frame) {
+      into.frame = from.frame;
+    } else if (into.frame) {
+      into.frame->is_shareable = false;
+    }
+  }
   into.seen |= from.seen;
   if (from.record.node) into.record.node = from.record.node;
   if (from.end() > into.end()) into.record.span = from.end().vpn - into.record.key.vpn;
@@ -143,7 +154,8 @@ void Join(std::optional<AccessCounts>& into, const std::optional<AccessCounts>& 
   AddKnown(into->stall_ns, from->stall_ns);
 }
 
-EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources) {
+EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources,
+                        std::vector<std::optional<SeenFrame>>* frames) {
   EpochProfile profile{.index = frame.index,
                        .start = frame.start,
                        .end = frame.end,
@@ -188,7 +200,8 @@ EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources) {
   }
 
   profile.pages.Reserve(contributions.size());
-  const auto append = [&profile](Contribution& whole) {
+  if (frames != nullptr) frames->clear();
+  const auto append = [&profile, frames](Contribution& whole) {
     if (!whole.HasEvidence()) return;
     whole.record.time_at_risk = LogDuration::FromNanoseconds(whole.time_at_risk);
     whole.record.first_read_time = LogDuration::FromNanoseconds(whole.first_read_time);
@@ -196,6 +209,7 @@ EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources) {
     whole.record.fast_time = LogDuration::FromNanoseconds(whole.fast_time);
     whole.record.fast_earlier_time = LogDuration::FromNanoseconds(whole.fast_earlier_time);
     Append(profile.pages, whole.record);
+    if (frames != nullptr) frames->push_back(whole.region ? std::nullopt : whole.frame);
   };
   const auto deliver = [&append](Contribution& whole) {
     const std::uint64_t pages = whole.record.span.value();

@@ -26,7 +26,11 @@ struct EpochFrame {
 // was seen of the region. Where spans overlap with different bounds (a huge page split within the
 // epoch), the smaller join the larger. Evidence about a target that the frame does not name is
 // dropped and counted as lost in its source's status.
-EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources);
+//
+// `frames`, unless null, gets ReferenceRecord::frame of each record of the profile. The frame of a
+// span that was mapped in several ways within the epoch is not shareable.
+EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources,
+                        std::vector<std::optional<SeenFrame>>* frames = nullptr);
 
 // Adds the accesses up. Misses that only one of the two knows are the sum's.
 void Join(std::optional<AccessCounts>& into, const std::optional<AccessCounts>& from);

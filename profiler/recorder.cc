@@ -144,12 +144,15 @@ Status Recorder::EndEpoch(MonotonicTime now,
   RetireDropped();
 
   const auto own_cpu = environment_.own_cpu_time();
+  std::vector<std::optional<SeenFrame>> frames;
   EpochProfile profile = BuildEpoch({.index = next_index_++,
                                      .start = epoch_start_,
                                      .end = now,
                                      .targets = environment_.targets.EndEpoch(),
                                      .profiler_cpu_time = own_cpu - own_cpu_at_epoch_start_},
-                                    std::move(delivered));
+                                    std::move(delivered), &frames);
+  const auto parent_of = [this](TargetId target) { return environment_.targets.ParentOf(target); };
+  frame_comparison_.Compare(profile, frames, parent_of, environment_.clock);
   own_cpu_at_epoch_start_ = own_cpu;
   if (environment_.complete_epoch) environment_.complete_epoch(profile);
   const Status taken = on_epoch(profile);

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/epoch_profile.h"
 #include "base/result.h"
+#include "profiler/frame_comparison.h"
 #include "profiler/source.h"
 #include "profiler/target_tracker.h"
 
@@ -116,6 +117,7 @@ class Recorder {
   std::vector<SourceStatus> unavailable_;
   std::vector<Dropped> dropped_;
   GateVerdict verdict_;
+  FrameComparison frame_comparison_;
   MonotonicTime next_find_;
   std::uint64_t next_index_ = 0;
   MonotonicTime epoch_start_;

@@ -18,6 +18,13 @@
 
 namespace tmprof {
 
+// The physical pages of a span when its entry was last read.
+struct SeenFrame {
+  std::uint64_t number = 0;   // of the first page
+  bool is_shareable = false;  // false: its process alone may have them, since it may write to them
+  friend bool operator==(const SeenFrame&, const SeenFrame&) = default;
+};
+
 // Accessed-bit evidence about one span within one epoch.
 struct ReferenceRecord {
   PageKey key;
@@ -31,7 +38,8 @@ struct ReferenceRecord {
   std::chrono::nanoseconds later_read_time{0};
   bool seen = false;  // its bit was set and could not be cleared: it was accessed at some time
   std::optional<NodeId> node;
-  std::uint32_t fast_looks = 0;  // PageColumns::FastTries
+  std::optional<SeenFrame> frame;  // nullopt: unknown, or it has several
+  std::uint32_t fast_looks = 0;    // PageColumns::FastTries
   std::uint32_t fast_found = 0;
   std::chrono::nanoseconds fast_time{0};
   std::uint32_t fast_earlier = 0;

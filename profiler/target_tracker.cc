@@ -46,6 +46,7 @@ TargetTracker::Process& TargetTracker::Register(Pid pid, const ProcessStat& stat
                     .name = stat.name,
                     .command = procfs_.Command(pid),
                     .ipc_namespace = procfs_.IpcNamespace(pid)};
+  process.parent = stat.parent;
   process.resident = stat.resident;
   process.cpu_time_now = process.cpu_time_at_epoch = cpu_time_of_(pid);
   process.cpu_time_at_first = process.cpu_time_now;
@@ -304,6 +305,13 @@ PageCount TargetTracker::resident() const {
 bool TargetTracker::AnyAlive() const {
   return std::ranges::any_of(processes_,
                              [](const Process& process) { return !process.target.exited; });
+}
+
+std::optional<Pid> TargetTracker::ParentOf(TargetId target) const {
+  const auto process = std::ranges::lower_bound(
+      processes_, target, {}, [](const Process& known) { return known.target.id; });
+  if (process == processes_.end() || process->target.id != target) return std::nullopt;
+  return process->parent;
 }
 
 std::vector<Target> TargetTracker::EndEpoch() {

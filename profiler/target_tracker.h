@@ -78,6 +78,10 @@ class TargetTracker {
   // Processes that are found no longer are left out.
   std::vector<Target> EndEpoch();
 
+  // Returns the parent that the process had when it was registered. nullopt: the target is unknown,
+  // or has been gone for more than an epoch.
+  std::optional<Pid> ParentOf(TargetId target) const;
+
  private:
   // When mappings were read, and what the address space was right before that.
   struct Reading {
@@ -89,6 +93,7 @@ class TargetTracker {
 
   struct Process {
     Target target;
+    Pid parent;
     bool named = false;
     bool found = false;  // the last call of Follow() listed it
     bool child = false;  // it is a child of another one

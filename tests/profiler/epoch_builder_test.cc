@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -460,6 +461,43 @@ TEST(BuildEpoch, SamplesAtTheEndsOfARegionAndOnAllOfItPartItToo) {
             "0:100+1 10/6 1/0\n"
             "0:101+1 10/6 7/0\n"
             "0:102+1 0/0 9/0\n");
+}
+
+// number and "shared" or "own", one row a line.
+std::string FrameText(std::vector<SourceEpoch> sources) {
+  std::vector<std::optional<SeenFrame>> frames = {std::nullopt};  // left over by another call
+  const EpochProfile profile = BuildEpoch(Frame(1), std::move(sources), &frames);
+  EXPECT_EQ(frames.size(), profile.pages.size());
+  std::string text;
+  for (const auto& frame : frames) {
+    text += !frame ? "unknown\n"
+                   : std::to_string(frame->number) + (frame->is_shareable ? " shared\n" : " own\n");
+  }
+  return text;
+}
+ReferenceRecord AtFrame(ReferenceRecord record, std::uint64_t number, bool is_shareable = true) {
+  record.frame = {.number = number, .is_shareable = is_shareable};
+  return record;
+}
+
+TEST(BuildEpoch, TellsTheLastFrameOfEachRecord) {
+  EXPECT_EQ(FrameText({{.references = {AtFrame(Reference(0, 4, 1, 2, 1), 70),
+                                       AtFrame(Reference(0, 5, 1, 2, 1), 71, false),
+                                       Reference(0, 6, 1, 2, 1)}},
+                       {.samples = {Sample(0, 4, 1), Sample(0, 9, 1)}}}),
+            "70 shared\n71 own\nunknown\nunknown\n");
+  EXPECT_EQ(FrameText({{.references = {AtFrame(Reference(0, 4, 1, 2, 1), 70)}},
+                       {.references = {AtFrame(Reference(0, 4, 1, 1, 0), 80)}}}),
+            "80 shared\n");
+  EXPECT_EQ(FrameText({{.references = {AtFrame(Reference(0, 512, 512, 1, 0), 512)},
+                        .huge_spans = {HugeSpan(0, 512)}}}),
+            "512 shared\n");
+}
+
+TEST(BuildEpoch, SharesNoFrameOfASpanThatWasMappedInSeveralWays) {
+  EXPECT_EQ(FrameText({{.references = {AtFrame(Reference(0, 512, 1, 2, 1), 512),
+                                       AtFrame(Reference(0, 512, 512, 5, 5), 512)}}}),
+            "512 own\n");
 }
 
 }  // namespace epoch_builder_test

@@ -229,6 +229,40 @@ TEST_F(RecorderTest, HasOthersServedLikeSourcesAndEachEpochCompleted) {
     EXPECT_EQ(epoch.extension->Encode(epoch), std::to_string(epoch.index));
 }
 
+// A process and its child, whose pages it sees at one frame each.
+class ForkedSource final : public Source {
+ public:
+  std::string_view name() const override { return "forked"; }
+  SourceRole role() const override { return SourceRole::kReferences; }
+  Status SetTargets(const std::vector<TrackedProcess>& targets) override {
+    targets_ = targets;
+    return {};
+  }
+  void SetActive(bool /*active*/) override {}
+  SourceEpoch TakeEpoch() override {
+    SourceEpoch epoch{.status = {.name = "forked", .state = SourceState::kActive}};
+    for (const TrackedProcess& target : targets_) {
+      epoch.references.push_back({.key = {target.id, Vpn(1)},
+                                  .looks = 1,
+                                  .frame = SeenFrame{.number = 9, .is_shareable = true}});
+    }
+    return epoch;
+  }
+
+ private:
+  std::vector<TrackedProcess> targets_;
+};
+
+TEST_F(RecorderTest, TellsWhichPagesAProcessSharesWithItsChild) {
+  tree_.Put({.pid = 11, .parent = 10});
+  ASSERT_TRUE(targets_.AddNamed(Pid(11)).has_value());
+  std::vector<std::unique_ptr<Source>> sources;
+  sources.push_back(std::make_unique<ForkedSource>());
+  ASSERT_TRUE(RunIn(World(), {.duration = 2s}, std::move(sources)).has_value());
+  ASSERT_EQ(epochs_.size(), 2U);
+  EXPECT_EQ(epochs_[1].pages.same_as, (std::vector<std::uint32_t>{0, 0}));
+}
+
 TEST_F(RecorderTest, EndsWhenAskedWithWhatTheOpenEpochHolds) {
   waiter_.at_wake = [&](MonotonicTime now) { stop_ = now >= kStart + 1200ms; };
   EXPECT_EQ(Run({}).value(), Recorder::StopReason::kRequested);

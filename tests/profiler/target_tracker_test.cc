@@ -89,6 +89,16 @@ TEST_F(TargetTrackerTest, TellsTheIpcNamespaceOfTargets) {
   EXPECT_EQ(targets[1].ipc_namespace, std::nullopt) << "it cannot be read";
 }
 
+TEST_F(TargetTrackerTest, TellsTheFirstParentOfTargets) {
+  Start({.pid = 10, .parent = 7});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  Start({.pid = 10, .parent = 1});  // its parent has exited
+  tracker.Refresh(At(1s));
+  EXPECT_EQ(tracker.ParentOf(TargetId(0)), Pid(7));
+  EXPECT_EQ(tracker.ParentOf(TargetId(1)), std::nullopt);
+}
+
 TEST_F(TargetTrackerTest, RefusesAProcessThatDoesNotExist) {
   TargetTracker tracker = Make({});
   const Status status = tracker.AddNamed(Pid(10));

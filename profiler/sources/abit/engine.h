@@ -96,7 +96,8 @@ struct UnitRecord {
   tmprof_tally tally{};
   // Its bit was set, and could not be cleared: it was accessed at some time.
   bool seen = false;
-  std::uint64_t frame = 0;  // its frame when it was last looked at or seen
+  bool writable = false;    // its entry allowed writes then
+  std::uint64_t frame = 0;  // its frame when it was last looked at or seen; 0: unknown
   // Fast tries (PageColumns::FastTries).
   std::uint16_t fast_looks = 0;
   std::uint16_t fast_found = 0;

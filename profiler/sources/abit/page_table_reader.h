@@ -35,6 +35,7 @@ class TableEntry {
 
   constexpr bool present() const { return bits_ & 1; }
   constexpr bool accessed() const { return (bits_ & 0x21) == 0x21; }
+  constexpr bool writable() const { return bits_ & 2; }
   // Linux' own mark for frames that belong to nobody: the zero page, device memory.
   constexpr bool special() const { return bits_ & (1 << 9); }
   // Precondition: present. `mask` is the reader's frame_mask().

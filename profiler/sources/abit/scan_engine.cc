@@ -581,6 +581,7 @@ bool ScanEngine::PrepareFastTries(ScanTarget& target, std::vector<FastTry>& trie
     if (!is_base) continue;
     kept.push_back(std::move(pages[i]));
     kept.back().frame = entry.entry.frame(kernel_.frame_mask());
+    kept.back().writable = entry.entry.writable();
   }
   pages = std::move(kept);
   if (pages.empty()) return false;
@@ -653,6 +654,7 @@ void ScanEngine::RecordIfCleared(ScanTarget& target, std::span<const FastSession
 void ScanEngine::RecordFastTries(const FastSession::Page& page) {
   UnitRecord& record = RecordsOf(page.at.block)[page.at.unit];
   record.frame = page.frame;
+  record.writable = page.writable;
   const auto fits = [](auto sum, std::uint64_t more) {
     return sum + more <= std::numeric_limits<decltype(sum)>::max();
   };
@@ -1142,7 +1144,7 @@ void ScanEngine::See(ScanTarget& target, const BlockPtr& block, const UnitSet& u
   for (std::size_t i = 0; i < records.size(); ++i) {
     if (!view_.accessed[i] || !units[i]) continue;
     records[i].seen = true;
-    records[i].frame = view_.frame[i];
+    view_.NoteFrame(i, records[i]);
   }
 }
 
@@ -1793,6 +1795,7 @@ void ScanEngine::Expand(const Block& block) {
     const bool accessed = present && entry.accessed();
     view_.present[unit] = present;
     view_.accessed[unit] = accessed;
+    view_.writable[unit] = present && entry.writable();
     view_.frame[unit] = present ? entry.frame(mask) : 0;
     view_.present_count += present;
     view_.accessed_count += accessed;
@@ -1899,7 +1902,7 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
     tmprof_ladder_fold(record ? &record->tally : &unused, &unit, view_.accessed[i],
                        told ? (first ? of_first : of_unset).count() : 0,
                        told ? exposure.count() : 0, first_read);
-    if (record) record->frame = view_.frame[i];
+    if (record) view_.NoteFrame(i, *record);
     ++seen;
   }
   block.set += sets;
@@ -1943,14 +1946,14 @@ void ScanEngine::RejectUncleared(ScanTarget& target, const BlockPtr& pointer) {
       ++set_at_once;
       // The page is very hot, or came onto a list since. The next clear reaches it in any case.
       counts_.unsettled += block.unit.value();
-      Reject(pointer, i, view_.frame[i]);
+      Reject(pointer, i, view_.frame[i], view_.writable[i] != 0);
       continue;
     }
     const bool is_shared = standing[k] == PageStanding::kShared;
     block.skipped[i] = is_shared;
     if (!is_shared) target.has_new_pages_until = kernel_.Now() + kPagesStayNew;
     (is_shared ? counts_.shared : counts_.unsettled) += block.unit.value();
-    Reject(pointer, i, view_.frame[i]);
+    Reject(pointer, i, view_.frame[i], view_.writable[i] != 0);
   }
   if (set_at_once >= kManySetAtOnce && 2 * set_at_once > units.size())
     target.has_new_pages_until = kernel_.Now() + kPagesStayNew;
@@ -1959,12 +1962,14 @@ void ScanEngine::RejectUncleared(ScanTarget& target, const BlockPtr& pointer) {
   if (block.NeedsWhole()) LeaveToWhole(target, block);
 }
 
-void ScanEngine::Reject(const BlockPtr& block, std::size_t unit, std::uint64_t frame) {
+void ScanEngine::Reject(const BlockPtr& block, std::size_t unit, std::uint64_t frame,
+                        bool writable) {
   block->units[unit] = TMPROF_UNIT_OUT;
   --block->in_view;
   UnitRecord& record = RecordsOf(block)[unit];
   record.seen = true;
   record.frame = frame;
+  record.writable = writable;
 }
 
 // The clear skipped some pages of the block. Their bits told so; those that were unset before it

@@ -58,10 +58,16 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   struct View {
     std::array<std::uint8_t, kMostUnits> present{};
     std::array<std::uint8_t, kMostUnits> accessed{};
+    std::array<std::uint8_t, kMostUnits> writable{};
     std::array<std::uint64_t, kMostUnits> frame{};
     std::uint32_t present_count = 0;
     std::uint32_t accessed_count = 0;
     bool shape_changed = false;  // a huge page where base pages were, or the reverse
+
+    void NoteFrame(std::size_t unit, UnitRecord& record) const {
+      record.frame = frame[unit];
+      record.writable = writable[unit] != 0;
+    }
   };
 
   void Refresh(ScanTarget& target, bool mappings_changed) override;
@@ -170,6 +176,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
     std::optional<NodeId> node;
     std::vector<std::size_t> set;       // units that were set before, and are
     std::vector<std::uint64_t> frames;  // frames of the units in `set`
+    std::vector<bool> writable;         // parallel: their entries allowed writes
     std::vector<std::size_t> gone;      // units that were set before, and are not
     bool any_unset = false;
     bool all_set() const { return gone.empty() && !any_unset; }
@@ -239,7 +246,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   bool Fold(ScanTarget& target, const BlockPtr& block, const ReadResult& read);
   void RejectUncleared(ScanTarget& target, const BlockPtr& block);
   // The bit of the unit is set, perhaps only because no clear reached it.
-  void Reject(const BlockPtr& block, std::size_t unit, std::uint64_t frame);
+  void Reject(const BlockPtr& block, std::size_t unit, std::uint64_t frame, bool writable);
   void AskForSkipped(ScanTarget& target, Block& block);
   void OpenExposure(ScanTarget& target, const BlockPtr& block, MonotonicTime cleared,
                     std::chrono::nanoseconds cpu);

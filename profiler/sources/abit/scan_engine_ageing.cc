@@ -315,6 +315,7 @@ std::vector<ScanEngine::AgedPart> ScanEngine::PartsAfterAgeing(const ScanTarget&
                                                        .node = node,
                                                        .set = {},
                                                        .frames = {},
+                                                       .writable = {},
                                                        .gone = {}})
                            .first->second;
       part.any_unset |= !view_.accessed[unit];
@@ -325,6 +326,7 @@ std::vector<ScanEngine::AgedPart> ScanEngine::PartsAfterAgeing(const ScanTarget&
       }
       part.set.push_back(unit);
       part.frames.push_back(frame);
+      part.writable.push_back(view_.writable[unit] != 0);
     }
     for (auto& [node, part] : by_node) parts.push_back(std::move(part));
   }
@@ -438,7 +440,7 @@ void ScanEngine::RejectUnaged(ScanTarget& target, const AgeingPlan& plan, AgedLo
       if (is_known &&
           (reach[i] == AgeingReach::kYes || (reach[i] == AgeingReach::kUnknown && has_gone)))
         continue;
-      Reject(part.block, unit, part.frames[i]);
+      Reject(part.block, unit, part.frames[i], part.writable[i]);
       block.set_before.reset(unit);
       --block.set_before_count;
     }

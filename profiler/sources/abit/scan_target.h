@@ -148,6 +148,7 @@ struct FastSession {
     FastPage tries;
     std::uint8_t again;  // tries at the last rung alone
     std::uint64_t frame = 0;
+    bool writable = false;
 
     Vpn page() const { return at.block->range.start + PageCount(at.unit); }
   };

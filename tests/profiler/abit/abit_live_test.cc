@@ -36,6 +36,9 @@
 
 #include "base/clock.h"
 #include "base/host/procfs.h"
+#include "base/shared_pages.h"
+#include "profiler/epoch_builder.h"
+#include "profiler/frame_comparison.h"
 #include "profiler/sources/abit/abit_scanner.h"
 #include "profiler/sources/abit/calibration.h"
 #include "profiler/sources/abit/linux_abit_kernel.h"
@@ -262,6 +265,68 @@ TEST_P(AbitLive, ExactlyTheTouchedBasePagesAreSeen) {
 
 TEST_P(AbitLive, ExactlyTheTouchedHugePagesAreSeen) {
   ExpectExactlyTheTouched(kHugeBytes, MADV_HUGEPAGE);
+}
+
+// A process and its child, as while a database writes a snapshot.
+TEST_P(AbitLive, PagesOfAChildAreThoseOfItsParentUntilOneOfBothWrites) {
+  constexpr std::uint64_t kPages = 16'384;
+  const Arena arena(kPages * kBasePageBytes, MADV_NOHUGEPAGE);
+  for (std::uint64_t i = 0; i < kPages; ++i) arena.start()[i * kBasePageBytes] = 1;
+  Child child([&](Desk& desk) {
+    desk.done = 1;
+    AwaitOrder(desk, 2);
+    for (std::uint64_t i = 0; i < kPages / 2; ++i) arena.start()[i * kBasePageBytes] = 2;
+    desk.done = 2;
+    while (true) ::pause();
+  });
+  child.Order();
+  SharedPages shared;
+  const auto distinct_pages = [&] {
+    const std::array<Pid, 2> pids{Pid(::getpid()), child.pid()};
+    EpochFrame frame;
+    SourceEpoch source;
+    for (std::uint32_t id = 0; id < pids.size(); ++id) {
+      const auto stat = ProcFs().Stat(pids[id]);
+      frame.targets.push_back(
+          {.id = TargetId(id), .pid = pids[id], .mappings = ProcFs().Mappings(pids[id]).value()});
+      const auto process = kernel_->Open(pids[id], stat.value().start_time_ticks);
+      std::vector<TablePart> parts;
+      for (Vpn at = arena.range().start; at < arena.range().end;) {
+        const ReadResult read =
+            (*process)->Read({at, arena.range().end}, PageTableReader::Depth::kEntries, parts);
+        if (read.outcome == ReadOutcome::kBusy) continue;
+        if (read.outcome != ReadOutcome::kDone) break;
+        for (const TablePart& part : parts) {
+          for (std::size_t i = 0; i < part.entries.size(); ++i) {
+            const TableEntry entry(part.entries[i]);
+            const Vpn page = part.start + PageCount(i);
+            if (!arena.range().Contains(page)) continue;
+            source.references.push_back(
+                {.key = {TargetId(id), page},
+                 .looks = 1,
+                 .frame = SeenFrame{.number = entry.frame(kernel_->frame_mask()),
+                                    .is_shareable = !entry.writable()}});
+          }
+        }
+        at = read.next;
+      }
+    }
+    std::vector<std::optional<SeenFrame>> frames;
+    EpochProfile epoch = BuildEpoch(std::move(frame), {std::move(source)}, &frames);
+    const auto parent_of = [&](TargetId target) {
+      return ProcFs().Stat(pids[target.value()]).value().parent;
+    };
+    FrameComparison().Compare(epoch, frames, parent_of, SystemClock());
+    EXPECT_EQ(epoch.pages.size(), 2 * kPages);
+    shared.AddEpoch(epoch);
+    std::set<PageKey> pages;
+    for (std::size_t i = 0; i < epoch.pages.size(); ++i)
+      pages.insert(shared.NameOf(epoch.pages.key(i), PageCount(1)));
+    return pages.size();
+  };
+  EXPECT_EQ(distinct_pages(), kPages);
+  child.Order();
+  EXPECT_EQ(distinct_pages(), kPages + kPages / 2);
 }
 
 TEST_P(AbitLive, SinglePagesAreReadAndClearedByThemselves) {
