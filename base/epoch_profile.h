@@ -34,7 +34,8 @@ inline constexpr std::array<std::chrono::nanoseconds, 3> kFastTryDelays{
 //
 // A record exists for each span that a source looked at or sampled in the epoch. A record also
 // exists for a span whose accessed bit was found set and could not be cleared, which only says that
-// the span was accessed at some time. No record means unknown, not cold. `looks` 0 means that no
+// the span was accessed at some time, and for pages that `same_as` alone tells of. No record means
+// unknown, not cold. `looks` 0 means that no
 // accessed bit was read after a clear: `references` and `first_accesses` then say nothing about the
 // span.
 //
@@ -99,8 +100,8 @@ struct PageColumns {
   std::optional<FindingReads> finding_reads;
   std::optional<FastTries> fast_tries;  // nullopt: no page of this epoch was tried
   // Index of the first record of the same physical pages, such as those of a forked process. A
-  // record that names itself and has looks is not of the same pages as any record before it that
-  // has looks and as many pages. nullopt: the pages of this epoch were not compared.
+  // record that names itself is of other pages than any record before it with as many pages, unless
+  // one of both has samples but no looks. nullopt: the pages of this epoch were not compared.
   std::optional<std::vector<std::uint32_t>> same_as;
 
   std::size_t size() const { return vpn.size(); }

@@ -100,7 +100,11 @@ class Records {
   // First record and record, ascending.
   const std::vector<std::pair<std::uint32_t, std::uint32_t>>& groups() const { return groups_; }
 
-  bool WasCompared(std::size_t i) const { return pages_.looks[i] > 0 || grouped_[i]; }
+  // A record without looks has a frame, too, unless it is of samples alone.
+  bool WasCompared(std::size_t i) const {
+    return pages_.looks[i] > 0 || grouped_[i] ||
+           (pages_.load_samples[i] | pages_.store_samples[i]) == 0;
+  }
   // True if the page at this address is known to be where its record says.
   bool WasCompared(PageKey key, std::uint32_t span_pages) const {
     std::size_t first = 0;

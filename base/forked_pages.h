@@ -14,8 +14,8 @@
 namespace tmprof {
 
 // Epochs tell which records are of the same physical pages (PageColumns::same_as). Such pages are
-// joined until an epoch shows them apart: both have looks in it, and it does not join them. An
-// epoch without records of both, or that did not compare, changes nothing.
+// joined until an epoch shows them apart: it has records of both, and does not join them. An epoch
+// without records of both, or that did not compare, changes nothing.
 //
 // Joined pages have the address of one of them as their name. It is the address of a page that is
 // still joined, if there is one, and otherwise one that they had as their name before. A page

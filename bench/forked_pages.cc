@@ -53,7 +53,7 @@ Family FamilyOf(const benchmark::State& state) {
 
 void Compare(Family& family) {
   FrameComparison().Compare(
-      family.epoch, family.frames, [](TargetId) { return Pid(50); }, SystemClock());
+      family.epoch, family.frames, [](TargetId) { return Pid(50); }, {}, SystemClock());
 }
 
 void CountRecords(benchmark::State& state) {

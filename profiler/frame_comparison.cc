@@ -2,26 +2,65 @@
 
 #include "profiler/frame_comparison.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <queue>
 #include <tuple>
 #include <utility>
-#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/unique_fd.h"
 
 namespace tmprof {
 namespace {
 
 constexpr int kRest = 500;  // times what the last comparison took
+// The most relatives that are asked, and the most pages for one comparison: at 30 ns, 4 ms.
+constexpr std::size_t kMostAsked = 64;
+constexpr std::uint64_t kMostPagesAsked = 131'072;
+constexpr PageCount kGapWorthReading(64);
+constexpr PageCount kMostReadAtOnce(4096);
 
-// The records of a target.
-struct Records {
-  const Target* target;
-  std::size_t next;
-  std::size_t end;
+// Bits of an entry of /proc/PID/pagemap (Documentation/admin-guide/mm/pagemap.rst).
+constexpr std::uint64_t kPagemapPresent = std::uint64_t{1} << 63;
+constexpr std::uint64_t kPagemapExclusive = std::uint64_t{1} << 56;
+constexpr std::uint64_t kPagemapFrame = (std::uint64_t{1} << 55) - 1;
+
+constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+
+// A target with its records, and the names of its joined pages.
+struct Member {
+  const Target* target = nullptr;
+  std::size_t next = 0;  // record
+  std::size_t end = 0;
+  std::span<const ForkedPages::Run> runs{};
+  std::size_t run = 0;
+  const Mapping* mapping = nullptr;  // the last that was found
+
+  bool IsPrivate(VpnRange pages) {
+    if (mapping == nullptr || !mapping->range.Contains(pages.start))
+      mapping = FindMapping(*target, pages.start);
+    return mapping != nullptr && mapping->kind != MappingKind::kShared &&
+           mapping->kind != MappingKind::kSpecial && pages.end <= mapping->range.end;
+  }
+  // Pages are asked for in ascending order.
+  PageKey NameOf(VpnRange pages) {
+    while (run < runs.size() && runs[run].range.end <= pages.start) ++run;
+    const PageKey own{target->id, pages.start};
+    if (run == runs.size() || pages.start < runs[run].range.start ||
+        runs[run].range.end < pages.end)
+      return own;
+    return {runs[run].name.target, runs[run].name.vpn + (pages.start - runs[run].range.start)};
+  }
 };
+using Family = std::vector<Member>;
 
 // Sets of processes that are connected by parents. PID 1 adopts strangers.
 class Families {
@@ -43,106 +82,352 @@ class Families {
   std::map<Pid, Pid> root_;  // or a process on the way to it
 };
 
-bool IsPrivate(const Target& target, VpnRange pages) {
-  const Mapping* mapping = FindMapping(target, pages.start);
-  return mapping != nullptr && mapping->kind != MappingKind::kShared &&
-         mapping->kind != MappingKind::kSpecial && pages.end <= mapping->range.end;
-}
-
-// Returns the records of targets with relatives, by family.
-std::vector<std::vector<Records>> RecordsByFamily(const EpochProfile& profile,
-                                                  const FrameComparison::ParentOf& parent_of) {
+// Returns targets with relatives, by family, if a look read any page of the family.
+std::vector<Family> FamiliesOf(const EpochProfile& profile,
+                               std::span<const std::optional<SeenFrame>> frames,
+                               const FrameComparison::ParentOf& parent_of,
+                               const ForkedPages& told) {
   Families families;
   for (const Target& target : profile.targets) families.Join(target.pid, parent_of(target.id));
-  std::map<Pid, std::vector<Records>> by_family;
+  std::map<Pid, Family> by_root;
   const PageColumns& pages = profile.pages;
   for (const Target& target : profile.targets) {
+    if (target.mappings.empty()) continue;
     const auto records = std::ranges::equal_range(pages.target, target.id);
-    if (records.empty() || target.mappings.empty()) continue;
     const auto first = static_cast<std::size_t>(records.begin() - pages.target.begin());
-    by_family[families.RootOf(target.pid)].push_back(
-        {.target = &target, .next = first, .end = first + records.size()});
+    by_root[families.RootOf(target.pid)].push_back({.target = &target,
+                                                    .next = first,
+                                                    .end = first + records.size(),
+                                                    .runs = told.RunsOf(target.id)});
   }
-  std::vector<std::vector<Records>> with_relatives;
-  for (auto& [root, records] : by_family) {
-    if (records.size() > 1) with_relatives.push_back(std::move(records));
+  std::vector<Family> with_relatives;
+  for (auto& [root, family] : by_root) {
+    const auto was_read = [frames](const Member& member) {
+      return std::any_of(frames.begin() + static_cast<std::ptrdiff_t>(member.next),
+                         frames.begin() + static_cast<std::ptrdiff_t>(member.end),
+                         [](const auto& frame) { return frame.has_value(); });
+    };
+    if (family.size() > 1 && std::ranges::any_of(family, was_read)) {
+      with_relatives.push_back(std::move(family));
+    }
   }
   return with_relatives;
 }
 
-// Joins the records of a family at each address.
-void JoinEqual(const PageColumns& pages, std::span<const std::optional<SeenFrame>> frames,
-               std::vector<Records> family, std::vector<std::uint32_t>& same_as) {
-  struct AtAddress {
-    std::uint64_t frame;
-    std::uint32_t span_pages;
-    std::uint32_t record;
-    const Target* target;
-    auto Key() const { return std::tuple(frame, span_pages, record); }
-  };
-  std::vector<AtAddress> alike;
-  const auto is_later = [&](std::size_t a, std::size_t b) {
-    return pages.vpn[family[a].next] > pages.vpn[family[b].next];
-  };
-  std::priority_queue<std::size_t, std::vector<std::size_t>, decltype(is_later)> queue(is_later);
-  for (std::size_t i = 0; i < family.size(); ++i) queue.push(i);
-  while (!queue.empty()) {
-    const Vpn at = pages.vpn[family[queue.top()].next];
-    alike.clear();
-    while (!queue.empty() && pages.vpn[family[queue.top()].next] == at) {
-      const std::size_t i = queue.top();
-      queue.pop();
-      Records& records = family[i];
-      const auto record = static_cast<std::uint32_t>(records.next++);
-      if (frames[record] && frames[record]->is_shareable) {
-        alike.push_back({frames[record]->number, pages.span_pages[record], record, records.target});
-      }
-      if (records.next < records.end) queue.push(i);
+// A record at some address with a frame.
+struct AtAddress {
+  std::uint64_t frame;
+  std::uint32_t span_pages;
+  std::uint32_t record;
+  bool is_shareable;
+  std::size_t member;
+  auto Key() const { return std::tuple(frame, span_pages, record); }
+};
+
+struct Look {
+  AtAddress seen;
+  PageKey name;
+};
+
+// Pages of a relative whose frame would tell something new.
+struct Question {
+  std::size_t member;
+  VpnRange pages;
+  PageKey name;
+  std::uint32_t own_record;  // which has no frame; kNone: there is none
+  std::size_t first_look;    // at the pages, in Comparison::looks_
+  std::size_t end_look;
+};
+
+// A record that is added for an answer.
+struct Added {
+  PageKey key;
+  std::uint32_t span_pages;
+  std::uint32_t group;
+};
+
+class Comparison {
+ public:
+  Comparison(const PageColumns& pages, std::span<const std::optional<SeenFrame>> frames)
+      : pages_(pages),
+        frames_(frames),
+        group_(pages.size()),
+        next_group_(static_cast<std::uint32_t>(pages.size())) {
+    for (std::uint32_t i = 0; i < group_.size(); ++i) group_[i] = i;
+  }
+
+  // `asks`: relatives without a look are asked by AskRelatives().
+  void JoinEqual(Family& family, bool asks) {
+    asks = asks && family.size() <= kMostAsked;
+    questions_.clear();
+    looks_.clear();
+    end_look_ = 0;
+    groups_.clear();
+    const auto is_later = [&](std::size_t a, std::size_t b) {
+      return pages_.vpn[family[a].next] > pages_.vpn[family[b].next];
+    };
+    std::priority_queue<std::size_t, std::vector<std::size_t>, decltype(is_later)> queue(is_later);
+    for (std::size_t i = 0; i < family.size(); ++i) {
+      if (family[i].next < family[i].end) queue.push(i);
     }
-    if (alike.size() < 2) continue;
-    std::ranges::sort(alike, {}, &AtAddress::Key);
-    for (std::size_t first = 0; first < alike.size();) {
-      const auto& [frame, span_pages, record, target] = alike[first];
+    std::vector<AtAddress> seen;
+    std::vector<std::uint32_t> record_of(family.size());  // at the address
+    while (!queue.empty()) {
+      const Vpn at = pages_.vpn[family[queue.top()].next];
+      seen.clear();
+      std::ranges::fill(record_of, kNone);
+      while (!queue.empty() && pages_.vpn[family[queue.top()].next] == at) {
+        const std::size_t i = queue.top();
+        queue.pop();
+        const auto record = static_cast<std::uint32_t>(family[i].next++);
+        record_of[i] = record;
+        if (const auto& frame = frames_[record]) {
+          seen.push_back(
+              {frame->number, pages_.span_pages[record], record, frame->is_shareable, i});
+        }
+        if (family[i].next < family[i].end) queue.push(i);
+      }
+      if (asks && !seen.empty()) FindQuestions(family, at, seen, record_of);
+      std::erase_if(seen, [](const AtAddress& each) { return !each.is_shareable; });
+      if (seen.size() > 1) JoinSeen(family, at, seen);
+    }
+  }
+
+  void AskRelatives(const Family& family, const FrameComparison::ReadFrames& read_frames) {
+    std::ranges::stable_sort(questions_, {}, &Question::member);
+    for (std::size_t first = 0; first < questions_.size() && asked_ < kMostPagesAsked;) {
+      const std::size_t member = questions_[first].member;
+      VpnRange range = questions_[first].pages;
       std::size_t end = first + 1;
-      while (end < alike.size() && alike[end].frame == frame && alike[end].span_pages == span_pages)
+      for (; end < questions_.size() && questions_[end].member == member; ++end) {
+        const VpnRange& next = questions_[end].pages;
+        if (next.start > range.end + kGapWorthReading || next.end - range.start > kMostReadAtOnce)
+          break;
+        range.end = std::max(range.end, next.end);
+      }
+      asked_ += range.size().value();
+      const Target& target = *family[member].target;
+      const std::vector<std::optional<SeenFrame>> frames = read_frames(target.pid, range);
+      for (; first < end; ++first) {
+        if (frames.size() == range.size().value()) Answer(questions_[first], target, range, frames);
+      }
+    }
+  }
+
+  // Adds the records, and sets same_as.
+  void Finish(PageColumns& columns) {
+    std::ranges::sort(added_, {}, &Added::key);
+    PageColumns with_added;
+    std::vector<std::uint32_t> group = std::move(group_);
+    if (!added_.empty()) {
+      const auto old = static_cast<std::uint32_t>(columns.size());
+      std::vector<std::uint32_t> merged;
+      with_added.Reserve(old + added_.size());
+      std::uint32_t next = 0;
+      const auto take_before = [&](PageKey key) {
+        for (; next < old && columns.key(next) < key; ++next) {
+          Append(with_added, RecordAt(columns, next));
+          merged.push_back(group[next]);
+        }
+      };
+      for (const Added& added : added_) {
+        take_before(added.key);
+        Append(with_added, {.key = added.key, .span = PageCount(added.span_pages)});
+        merged.push_back(added.group);
+      }
+      take_before({TargetId(std::numeric_limits<std::uint32_t>::max()), Vpn(0)});
+      group = std::move(merged);
+      columns = std::move(with_added);
+    }
+    std::vector<std::uint32_t> first(next_group_, kNone);
+    std::vector<std::uint32_t> same_as;
+    same_as.reserve(group.size());
+    for (std::uint32_t i = 0; i < group.size(); ++i) {
+      std::uint32_t& first_of_group = first[group[i]];
+      if (first_of_group == kNone) first_of_group = i;
+      same_as.push_back(first_of_group);
+    }
+    columns.same_as = std::move(same_as);
+  }
+
+ private:
+  void JoinSeen(Family& family, Vpn at, std::vector<AtAddress>& seen) {
+    std::ranges::sort(seen, {}, &AtAddress::Key);
+    for (std::size_t first = 0; first < seen.size();) {
+      const AtAddress& one = seen[first];
+      std::size_t end = first + 1;
+      while (end < seen.size() && seen[end].frame == one.frame &&
+             seen[end].span_pages == one.span_pages)
         ++end;
-      const VpnRange range{at, at + PageCount(span_pages)};
-      if (end > first + 1 && IsPrivate(*target, range)) {
+      const VpnRange range{at, at + PageCount(one.span_pages)};
+      if (end > first + 1 && family[one.member].IsPrivate(range)) {
         for (std::size_t other = first + 1; other < end; ++other) {
-          if (IsPrivate(*alike[other].target, range)) same_as[alike[other].record] = record;
+          if (family[seen[other].member].IsPrivate(range)) group_[seen[other].record] = one.record;
         }
       }
       first = end;
     }
   }
-}
+
+  void FindQuestions(Family& family, Vpn at, const std::vector<AtAddress>& seen,
+                     const std::vector<std::uint32_t>& record_of) {
+    const std::uint32_t span_pages = seen.front().span_pages;
+    if (!IsOneEntry(span_pages) || std::ranges::any_of(seen, [&](const AtAddress& each) {
+          return each.span_pages != span_pages;
+        }))
+      return;
+    const VpnRange pages{at, at + PageCount(span_pages)};
+    looks_.resize(end_look_);
+    bool any_private = false;
+    for (const AtAddress& each : seen) {
+      Member& member = family[each.member];
+      if (!member.IsPrivate(pages)) continue;
+      any_private = true;
+      looks_.push_back({each, member.NameOf(pages)});
+    }
+    if (!any_private) return;
+    const auto looks = std::span(looks_).subspan(end_look_);
+    bool is_asked = false;
+    for (std::size_t i = 0; i < family.size(); ++i) {
+      Member& member = family[i];
+      const std::uint32_t own = record_of[i];
+      if (member.target->exited) continue;
+      if (own == kNone ? Overlaps(member, pages)
+                       : frames_[own] || pages_.span_pages[own] != span_pages)
+        continue;
+      const PageKey name = member.NameOf(pages);
+      const bool tells_news = std::ranges::any_of(looks, [&](const Look& look) {
+        return look.seen.is_shareable ? look.name != name : look.name == name;
+      });
+      if (!tells_news || !member.IsPrivate(pages)) continue;
+      is_asked = true;
+      questions_.push_back({.member = i,
+                            .pages = pages,
+                            .name = name,
+                            .own_record = own,
+                            .first_look = end_look_,
+                            .end_look = looks_.size()});
+    }
+    if (is_asked) end_look_ = looks_.size();
+  }
+
+  // True if a record of the member that does not begin with the pages holds some of them.
+  bool Overlaps(const Member& member, VpnRange pages) const {
+    if (member.next < member.end && pages_.target[member.next] == member.target->id &&
+        pages_.vpn[member.next] < pages.end)
+      return true;
+    if (member.next == 0 || pages_.target[member.next - 1] != member.target->id) return false;
+    return pages_.vpn[member.next - 1] + PageCount(pages_.span_pages[member.next - 1]) >
+           pages.start;
+  }
+
+  void Answer(const Question& question, const Target& target, VpnRange range,
+              const std::vector<std::optional<SeenFrame>>& frames) {
+    const std::size_t offset = (question.pages.start - range.start).value();
+    const std::uint64_t count = question.pages.size().value();
+    const std::optional<SeenFrame>& first = frames[offset];
+    bool is_whole = true;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const std::optional<SeenFrame>& each = frames[offset + i];
+      if (!each) return;
+      is_whole &= each->is_shareable && each->number == first->number + i;
+    }
+    std::uint32_t group = kNone;
+    bool was_joined = false;
+    for (std::size_t at = question.first_look; at < question.end_look; ++at) {
+      const Look& look = looks_[at];
+      was_joined |= look.name == question.name;
+      if (group == kNone && is_whole && look.seen.is_shareable && look.seen.frame == first->number)
+        group = group_[look.seen.record];
+    }
+    if (group == kNone && !was_joined) return;
+    if (question.own_record != kNone) {
+      if (group != kNone) group_[question.own_record] = group;
+      return;
+    }
+    if (group == kNone) {
+      // Relatives may share it still.
+      group = next_group_;
+      if (is_whole) {
+        group =
+            groups_.try_emplace({question.pages.start, first->number, count}, group).first->second;
+      }
+      next_group_ += group == next_group_;
+    }
+    added_.push_back({{target.id, question.pages.start}, static_cast<std::uint32_t>(count), group});
+  }
+
+  const PageColumns& pages_;
+  std::span<const std::optional<SeenFrame>> frames_;
+  std::vector<std::uint32_t> group_;  // by record: the first record of the same pages
+  std::vector<Question> questions_;   // of a family
+  std::vector<Look> looks_;           // at the pages of questions
+  std::size_t end_look_ = 0;          // those from here on belong to no question
+  // Groups of pages of a family without a look: address, frame and pages.
+  std::map<std::tuple<Vpn, std::uint64_t, std::uint64_t>, std::uint32_t> groups_;
+  std::uint32_t next_group_;
+  std::vector<Added> added_;
+  std::uint64_t asked_ = 0;  // pages
+};
 
 }  // namespace
 
 void FrameComparison::Compare(EpochProfile& profile,
                               std::span<const std::optional<SeenFrame>> frames,
-                              const ParentOf& parent_of, const Clock& clock) {
+                              const ParentOf& parent_of, const ReadFrames& read_frames,
+                              const Clock& clock) {
+  if (profile.targets.size() < 2 || profile.pages.empty()) return;
   const MonotonicTime start = clock.Now();
-  const PageColumns& pages = profile.pages;
-  if (start < next_ || pages.empty() || pages.target.front() == pages.target.back()) return;
-  const std::vector<std::vector<Records>> families = RecordsByFamily(profile, parent_of);
-  bool any_frame = false;
-  for (const std::vector<Records>& family : families) {
-    for (const Records& records : family) {
-      for (std::size_t i = records.next; i < records.end; ++i) {
+  if (start < next_) return;
+  std::vector<Family> families = FamiliesOf(profile, frames, parent_of, told_);
+  bool any_pair = false;
+  for (const Family& family : families) {
+    std::size_t with_records = 0;
+    for (const Member& member : family) {
+      with_records += member.next < member.end;
+      for (std::size_t i = member.next; i < member.end; ++i) {
         // Regions have looks, but no frame of their own: nothing shows these pages apart.
-        if (pages.looks[i] > 0 && !frames[i]) return;
-        any_frame |= frames[i].has_value();
+        if (profile.pages.looks[i] > 0 && !frames[i]) return;
       }
     }
+    any_pair |= with_records > 1 || read_frames;
   }
-  if (!any_frame) return;
-  std::vector<std::uint32_t> same_as(pages.size());
-  for (std::uint32_t i = 0; i < same_as.size(); ++i) same_as[i] = i;
-  for (const std::vector<Records>& family : families) JoinEqual(pages, frames, family, same_as);
-  profile.pages.same_as = std::move(same_as);
+  if (!any_pair) return;
+  Comparison comparison(profile.pages, frames);
+  for (Family& family : families) {
+    comparison.JoinEqual(family, static_cast<bool>(read_frames));
+    if (read_frames) comparison.AskRelatives(family, read_frames);
+  }
+  comparison.Finish(profile.pages);
+  told_.Add(profile.pages);
+  std::vector<TargetId> targets;
+  for (const Target& target : profile.targets) targets.push_back(target.id);
+  told_.KeepOnly(targets);
   const MonotonicTime end = clock.Now();
   next_ = end + kRest * (end - start);
+}
+
+std::vector<std::optional<SeenFrame>> ReadPagemap(Pid pid, VpnRange pages) {
+  const UniqueFd file(
+      ::open(fmt::format("/proc/{}/pagemap", pid.value()).c_str(), O_RDONLY | O_CLOEXEC));
+  std::vector<std::uint64_t> entries(pages.size().value());
+  const std::size_t bytes = entries.size() * sizeof entries[0];
+  const auto offset = static_cast<off_t>(pages.start.value() * sizeof entries[0]);
+  if (!file || ::pread(file.get(), entries.data(), bytes, offset) != static_cast<ssize_t>(bytes))
+    return {};
+  std::vector<std::optional<SeenFrame>> frames;
+  frames.reserve(entries.size());
+  for (const std::uint64_t entry : entries) {
+    const std::uint64_t frame = entry & kPagemapFrame;
+    if (!(entry & kPagemapPresent)) {
+      frames.emplace_back(SeenFrame{});
+    } else if (frame == 0) {
+      frames.emplace_back(std::nullopt);
+    } else {
+      frames.emplace_back(SeenFrame{.number = frame, .is_shareable = !(entry & kPagemapExclusive)});
+    }
+  }
+  return frames;
 }
 
 }  // namespace tmprof

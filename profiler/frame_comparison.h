@@ -6,33 +6,44 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/epoch_profile.h"
+#include "base/forked_pages.h"
 #include "base/units.h"
 #include "profiler/source.h"
 
 namespace tmprof {
 
 // Processes are compared with their parents, children and siblings only, and pages only at the same
-// address of private mappings. Frames come with the looks at accessed bits, so that nothing more is
-// read. Each is as of the last look at its page in the epoch: a write after that is seen in the
-// next epoch with looks at both pages.
+// address of private mappings. Most frames come with the looks at accessed bits. Each is as of the
+// last look at its page in the epoch: a write after that is seen with a later look.
 //
-// A comparison takes some 20 ns for each record of processes that have relatives
-// (bench/forked_pages). Comparisons take at most 0.2 % of the time: epochs in between do not
-// compare.
+// Relatives without a look at a page in the epoch are asked for its frame, if it would tell
+// something new: the page may be the same, or may no longer be. A page that turns out to be so gets
+// a record without evidence.
+//
+// A comparison takes some 20 ns for each record of processes that have relatives, and some 30 ns
+// for each page that is asked for (bench/forked_pages). Comparisons take at most 0.2 % of the time:
+// epochs in between do not compare.
 class FrameComparison {
  public:
   using ParentOf = std::function<std::optional<Pid>(TargetId)>;
+  // Returns the present frames of these base pages of a process. nullopt: they are unknown.
+  using ReadFrames = std::function<std::vector<std::optional<SeenFrame>>(Pid, VpnRange)>;
 
   // Sets PageColumns::same_as if there is anything to compare, and it is time to. `frames` are
-  // those of the records (BuildEpoch()).
+  // those of the records (BuildEpoch()). `read_frames` may be empty: nobody is asked.
   void Compare(EpochProfile& profile, std::span<const std::optional<SeenFrame>> frames,
-               const ParentOf& parent_of, const Clock& clock);
+               const ParentOf& parent_of, const ReadFrames& read_frames, const Clock& clock);
 
  private:
   MonotonicTime next_;
+  ForkedPages told_;  // the joined pages, as the profiles so far tell of them
 };
+
+// Reads frames from /proc/PID/pagemap. They are unknown without CAP_SYS_ADMIN.
+std::vector<std::optional<SeenFrame>> ReadPagemap(Pid pid, VpnRange pages);
 
 }  // namespace tmprof

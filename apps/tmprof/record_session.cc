@@ -286,7 +286,8 @@ class RecordSession {
          .complete_epoch = objects_.is_tracking()
                                ? [this](EpochProfile& epoch) { objects_.Complete(epoch); }
                                : std::function<void(EpochProfile&)>(),
-         .on_source_failure = [](const Error& error) { Warn(error.Message()); }},
+         .on_source_failure = [](const Error& error) { Warn(error.Message()); },
+         .read_frames = ReadPagemap},
         std::move(sources->sources), std::move(sources->unavailable));
     if (auto status = Begin(tracker, recorder); !status) {
       command_.reset();  // a child that is still held would never end by itself

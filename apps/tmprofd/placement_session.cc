@@ -198,7 +198,8 @@ Status PlacementSession::Run(const std::function<bool()>& stop_requested,
        .epoch_length = [this] { return decider_.NextEpoch(); },
        .find_targets = [this](MonotonicTime now) { FindTargets(now); },
        .on_targets = [this](const auto& now) { FollowTargets(now); },
-       .on_source_failure = [this](const Error& error) { warn_(error.Message()); }},
+       .on_source_failure = [this](const Error& error) { warn_(error.Message()); },
+       .read_frames = ReadPagemap},
       std::move(sources_.sources), std::move(sources_.unavailable));
   const auto ended = recorder.Run([this](const EpochProfile& epoch) -> Status {
     EndEpoch(epoch);

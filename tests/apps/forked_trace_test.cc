@@ -71,7 +71,7 @@ class ForkedTraceTest : public testing::Test {
     std::vector<std::optional<SeenFrame>> frames;
     EpochProfile profile = BuildEpoch(std::move(frame), {std::move(source)}, &frames);
     const auto parent_of = [](TargetId target) { return Pid(target == TargetId(0) ? 1 : 100); };
-    FrameComparison().Compare(profile, frames, parent_of, SystemClock());
+    FrameComparison().Compare(profile, frames, parent_of, {}, SystemClock());
     return profile;
   }
   void Record(const std::vector<EpochProfile>& epochs) {

@@ -21,6 +21,7 @@ struct Seen {
   std::uint64_t frame;
   std::uint32_t span = 1;
   std::uint32_t looks = 1;
+  std::uint32_t samples = 0;
 };
 
 // The records of an epoch, by a naive comparison. `seen` ascend.
@@ -31,7 +32,8 @@ PageColumns Compared(const std::vector<Seen>& seen) {
     const Seen& each = seen[i];
     Append(pages, {.key = {TargetId(each.target), Vpn(each.vpn)},
                    .span = PageCount(each.span),
-                   .looks = each.looks});
+                   .looks = each.looks,
+                   .load_samples = each.samples});
     std::uint32_t first = 0;
     while (seen[first].vpn != each.vpn || seen[first].frame != each.frame ||
            seen[first].span != each.span) {
@@ -85,9 +87,15 @@ TEST_F(ForkedPagesTest, KeepsPagesJoinedWhereOneAloneWasLookedAt) {
   Add({{0, 10, 1}, {1, 10, 1}});
   Add({{1, 10, 4}});
   EXPECT_EQ(Name(1, 10), Key(0, 10));
-  // A record without looks may be of an older entry.
-  Add({{0, 10, 1, 1, 0}, {1, 10, 4}});
+  // Samples do not show the frame.
+  Add({{0, 10, 1, 1, 0, 3}, {1, 10, 4}});
   EXPECT_EQ(Name(1, 10), Key(0, 10));
+}
+
+TEST_F(ForkedPagesTest, PartsPagesByARecordWithoutEvidence) {
+  Add({{0, 10, 1}, {1, 10, 1}});
+  Add({{0, 10, 1, 1, 0}, {1, 10, 4}});
+  EXPECT_EQ(Name(1, 10), Key(1, 10));
 }
 
 TEST_F(ForkedPagesTest, KeepsPagesJoinedInAnEpochThatDidNotCompare) {

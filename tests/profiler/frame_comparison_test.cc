@@ -3,12 +3,14 @@
 #include "profiler/frame_comparison.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -62,7 +64,7 @@ class FrameComparisonTest : public testing::Test {
           const auto known = parent_of_.find(target);
           return known == parent_of_.end() ? std::nullopt : std::optional(known->second);
         },
-        clock_);
+        read_frames_, clock_);
     return profile;
   }
   using Column = std::optional<std::vector<std::uint32_t>>;
@@ -72,6 +74,7 @@ class FrameComparisonTest : public testing::Test {
   std::map<TargetId, Pid> parent_of_;
   std::vector<ReferenceRecord> looks_;
   SlowClock clock_;
+  FrameComparison::ReadFrames read_frames_;
   FrameComparison comparison_;
 };
 
@@ -141,6 +144,124 @@ TEST_F(FrameComparisonTest, ComparesNothingWithoutFrames) {
   EXPECT_EQ(SameAs(), std::nullopt);
   Look(0, 5, At(70));
   EXPECT_EQ(SameAs(), std::nullopt) << "one process has pages";
+}
+
+// Frames that relatives have where no look read them, and what was asked for.
+class AskedRelativesTest : public FrameComparisonTest {
+ protected:
+  AskedRelativesTest() {
+    read_frames_ = [this](Pid pid, VpnRange pages) {
+      std::vector<std::optional<SeenFrame>> frames;
+      asked_ += std::to_string(pid.value()) + ":" + std::to_string(pages.start.value()) + "+" +
+                std::to_string(pages.size().value()) + " ";
+      for (Vpn page = pages.start; page < pages.end; page = page + PageCount(1)) {
+        const auto known = frames_of_[pid].find(page);
+        frames.push_back(known == frames_of_[pid].end() ? SeenFrame() : known->second);
+      }
+      return frames;
+    };
+  }
+  void Have(std::uint32_t target, std::uint64_t vpn, std::optional<SeenFrame> frame) {
+    frames_of_[Pid(100 + static_cast<std::int32_t>(target))][Vpn(vpn)] = frame;
+  }
+  // target:vpn+span looks=first record, for each record.
+  std::string Told() {
+    const EpochProfile epoch = Epoch();
+    std::string text;
+    for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
+      const PageRecord record = RecordAt(epoch.pages, i);
+      text += std::to_string(record.key.target.value()) + ":" +
+              std::to_string(record.key.vpn.value()) + "+" + std::to_string(record.span.value()) +
+              " " + std::to_string(record.looks) +
+              (epoch.pages.same_as ? "=" + std::to_string(epoch.pages.same_as->at(i)) : "") + "\n";
+    }
+    return text;
+  }
+  std::string Asked() { return std::exchange(asked_, ""); }
+
+  std::map<Pid, std::map<Vpn, std::optional<SeenFrame>>> frames_of_;
+  std::string asked_;
+};
+
+TEST_F(AskedRelativesTest, HaveARecordWithoutEvidenceOncePagesAreTheSame) {
+  Start(0, 1);
+  Start(1, 100);
+  Start(2, 100);
+  Have(0, 5, At(70));
+  Have(2, 5, At(71));
+  Look(1, 5, At(70));
+  Look(1, 6, OwnAt(80));
+  EXPECT_EQ(Told(), "0:5+1 0=0\n1:5+1 1=0\n1:6+1 1=2\n");
+  EXPECT_EQ(Asked(), "100:5+1 102:5+1 ");
+  // What is known is not asked for again.
+  Look(1, 5, At(70));
+  EXPECT_EQ(Told(), "1:5+1 1=0\n");
+  EXPECT_EQ(Asked(), "102:5+1 ");
+}
+
+TEST_F(AskedRelativesTest, HaveARecordOncePagesAreNoLongerTheSame) {
+  for (const std::uint32_t target : {0U, 1U, 2U}) {
+    Start(target, target == 0 ? 1 : 100);
+    Look(target, 5, At(70));
+  }
+  EXPECT_EQ(Told(), "0:5+1 1=0\n1:5+1 1=0\n2:5+1 1=0\n");
+  EXPECT_EQ(Asked(), "");
+  // The first has written. The others still have one page.
+  Look(0, 5, OwnAt(90));
+  Have(1, 5, At(70));
+  Have(2, 5, At(70));
+  EXPECT_EQ(Told(), "0:5+1 1=0\n1:5+1 0=1\n2:5+1 0=1\n");
+  EXPECT_EQ(Asked(), "101:5+1 102:5+1 ");
+  Look(0, 5, OwnAt(90));
+  EXPECT_EQ(Told(), "0:5+1 1=0\n");
+  EXPECT_EQ(Asked(), "");
+}
+
+TEST_F(AskedRelativesTest, AreAskedForAHugePageAsAWhole) {
+  Start(0, 1);
+  Start(1, 100);
+  for (std::uint64_t i = 0; i < 512; ++i) Have(1, 256 + i, At(1024 + i));
+  Look(0, 256, At(1024), 512);
+  EXPECT_EQ(Told(), "0:256+512 1=0\n1:256+512 0=0\n");
+  comparison_ = {};
+  Have(1, 300, At(7));  // a part is a copy
+  Look(0, 256, At(1024), 512);
+  EXPECT_EQ(Told(), "0:256+512 1=0\n");
+}
+
+TEST_F(AskedRelativesTest, KeepTheirRecordOfSamples) {
+  Start(0, 1);
+  Start(1, 100);
+  Have(0, 5, At(70));
+  looks_.push_back({.key = {TargetId(0), Vpn(5)}, .seen = true});
+  Look(1, 5, At(70));
+  EXPECT_EQ(Told(), "0:5+1 0=0\n1:5+1 1=0\n");
+}
+
+TEST_F(AskedRelativesTest, AreLeftOutWhereNothingCanBeReadOrNothingIsPrivate) {
+  Start(0, 1);
+  Start(1, 100);
+  Have(0, 5, std::nullopt);
+  Have(0, 1005, At(71));
+  Look(1, 5, At(70));
+  Look(1, 1005, At(71));
+  EXPECT_EQ(Told(), "1:5+1 1=0\n1:1005+1 1=1\n");
+  EXPECT_EQ(Asked(), "100:5+1 ");
+  targets_[0].exited = true;
+  Look(1, 5, At(70));
+  EXPECT_EQ(Told(), "1:5+1 1=0\n");
+  EXPECT_EQ(Asked(), "");
+}
+
+TEST_F(FrameComparisonTest, ReadsTheFramesOfThisProcess) {
+  const std::vector<char> memory(8 * kBasePageBytes, 'x');
+  const Vpn page(VpnOfAddress(reinterpret_cast<std::uint64_t>(memory.data())).value() + 1);
+  const auto frames = ReadPagemap(Pid(::getpid()), {page, page + PageCount(2)});
+  ASSERT_EQ(frames.size(), 2u);
+  if (!frames[0]) GTEST_SKIP() << "frames take CAP_SYS_ADMIN";
+  EXPECT_NE(frames[0]->number, frames[1]->number);
+  EXPECT_FALSE(frames[0]->is_shareable);
+  EXPECT_TRUE(ReadPagemap(Pid(0), {page, page + PageCount(2)}).empty()) << "no process";
 }
 
 TEST_F(FrameComparisonTest, RestsFor500TimesWhatAComparisonTook) {
