@@ -79,6 +79,20 @@ void AppendFindingReads(PageColumns& columns, const PageRecord& record) {
   reads.later_time.push_back(record.later_read_time);
 }
 
+void AppendNewVisits(PageColumns& columns, const PageRecord& record) {
+  if (!columns.new_visits) {
+    if (record.new_first_accesses == 0 && record.new_time_at_risk == LogDuration()) return;
+    PageColumns::NewVisits& visits = columns.new_visits.emplace();
+    visits.first_accesses.resize(columns.size());
+    visits.time_at_risk.resize(columns.size());
+    visits.later_time.resize(columns.size());
+  }
+  PageColumns::NewVisits& visits = *columns.new_visits;
+  visits.first_accesses.push_back(record.new_first_accesses);
+  visits.time_at_risk.push_back(record.new_time_at_risk);
+  visits.later_time.push_back(record.new_later_read_time);
+}
+
 void AppendFastTries(PageColumns& columns, const PageRecord& record) {
   if (!columns.fast_tries) {
     if (record.fast_looks == 0) return;
@@ -126,6 +140,11 @@ PageRecord RecordAt(const PageColumns& columns, std::size_t i) {
     record.fast_earlier = columns.fast_tries->earlier[i];
     record.fast_earlier_time = columns.fast_tries->earlier_time[i];
   }
+  if (columns.new_visits) {
+    record.new_first_accesses = columns.new_visits->first_accesses[i];
+    record.new_time_at_risk = columns.new_visits->time_at_risk[i];
+    record.new_later_read_time = columns.new_visits->later_time[i];
+  }
   return record;
 }
 
@@ -140,10 +159,14 @@ void Append(PageColumns& columns, const PageRecord& record) {
   TMPROF_CHECK(record.span.value() <= std::numeric_limits<std::uint32_t>::max());
   TMPROF_CHECK(record.first_read_finds <= record.first_accesses);
   TMPROF_CHECK(record.fast_found <= record.fast_looks);
+  TMPROF_CHECK(record.new_first_accesses <= record.first_accesses);
+  TMPROF_CHECK(record.new_time_at_risk > LogDuration() ||
+               (record.new_first_accesses == 0 && record.new_later_read_time == LogDuration()));
   AppendAccesses(columns, record.accesses);
   AppendFindingReads(columns, record);
   AppendFastTries(columns, record);
   if (columns.same_as) columns.same_as->push_back(static_cast<std::uint32_t>(columns.size()));
+  AppendNewVisits(columns, record);
   columns.target.push_back(record.key.target);
   columns.vpn.push_back(record.key.vpn);
   columns.span_pages.push_back(static_cast<std::uint32_t>(record.span.value()));

@@ -85,6 +85,18 @@ struct PageColumns {
     friend bool operator==(const FindingReads&, const FindingReads&) = default;
   };
 
+  // Evidence of visits whose first read was in this epoch. Later reads of older visits are no fair
+  // sample: only pages that were slow to be accessed are still watched by then. First accesses that
+  // first reads found are of new visits by definition. A part of the evidence that is not known to
+  // be of new visits is left out. Without time at risk there are no first accesses.
+  struct NewVisits {
+    std::vector<std::uint32_t> first_accesses;  // <= those of all visits
+    std::vector<LogDuration> time_at_risk;
+    std::vector<LogDuration> later_time;  // FindingReads::later_time of these visits
+
+    friend bool operator==(const NewVisits&, const NewVisits&) = default;
+  };
+
   std::vector<TargetId> target;
   std::vector<Vpn> vpn;                   // first base page of the span
   std::vector<std::uint32_t> span_pages;  // base pages: 1, 512 (2 MiB), 262144 (1 GiB), a region
@@ -103,6 +115,7 @@ struct PageColumns {
   // record that names itself is of other pages than any record before it with as many pages, unless
   // one of both has samples but no looks. nullopt: the pages of this epoch were not compared.
   std::optional<std::vector<std::uint32_t>> same_as;
+  std::optional<NewVisits> new_visits;  // nullopt: it is unknown when visits began
 
   std::size_t size() const { return vpn.size(); }
   bool empty() const { return vpn.empty(); }
@@ -148,6 +161,9 @@ struct PageRecord {
   LogDuration fast_time;
   std::uint32_t fast_earlier = 0;
   LogDuration fast_earlier_time;
+  std::uint32_t new_first_accesses = 0;  // PageColumns::NewVisits
+  LogDuration new_time_at_risk;
+  LogDuration new_later_read_time;
 };
 
 // True if it is known which reads found its first accesses (PageColumns::FindingReads).
@@ -244,6 +260,36 @@ struct Target {
   friend bool operator==(const Target&, const Target&) = default;
 };
 
+// The shape of the time from a clear to the next access: reads of blocks that were cleared and read
+// together, counted by the rungs of one ladder. Pages are entries of page tables here. A read
+// counts at a rung if it was the first read after it, and the read before was of the rung before.
+// Visits that end early are censored: their pages are not counted at further rungs. Counts of more
+// than 15 pages are rounded to multiples of a power of two, at random and right in the mean.
+struct RungCounts {
+  struct Counts {
+    std::vector<std::uint32_t> read;   // pages that the read before, or the clear, had left unset
+    std::vector<std::uint32_t> found;  // those of them that were found set
+
+    friend bool operator==(const Counts&, const Counts&) = default;
+  };
+
+  std::vector<std::chrono::nanoseconds> delay;  // of each rung: target CPU time, ascending
+  // Target CPU time from the read before to a read of the rung, in the mean over all pages read.
+  std::vector<std::chrono::nanoseconds> window;
+  // Blocks, strictly ascending by target and start. They do not overlap.
+  std::vector<TargetId> target;
+  std::vector<Vpn> start;
+  std::vector<std::uint32_t> pages;  // base pages from the block's first to its last
+  // One value for each block and rung: those of the first block, then those of the next.
+  Counts new_visits;    // their first read was in this epoch
+  Counts older_visits;  // it was in an epoch before
+
+  std::size_t blocks() const { return start.size(); }
+  std::size_t rungs() const { return delay.size(); }
+
+  friend bool operator==(const RungCounts&, const RungCounts&) = default;
+};
+
 struct EpochProfile {
   std::uint64_t index = 0;  // 0, 1, 2 … within the trace; a gap means lost epochs
   MonotonicTime start;
@@ -253,6 +299,7 @@ struct EpochProfile {
   std::vector<Target> targets;  // ascending by id; every target that `pages` names
   std::chrono::nanoseconds profiler_cpu_time{0};  // the profiler's own, user + system
   ExtensionSlot extension;                        // objects (objects/format/allocations.h)
+  std::vector<RungCounts> rungs;                  // one for each ladder; empty: not counted
 
   std::chrono::nanoseconds length() const { return end - start; }
   friend bool operator==(const EpochProfile&, const EpochProfile&) = default;

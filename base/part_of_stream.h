@@ -11,11 +11,13 @@
 #include <vector>
 
 #include "base/epoch_stream.h"
+#include "base/rung_blocks.h"
 
 namespace tmprof {
 
 // Hands on the records that have a page within one of some ranges of addresses, of every target. A
-// huge page or region at the edge of a range is handed on whole. Memory that is mapped within the
+// huge page or region at the edge of a range is handed on whole, and so is a block of counts by
+// rung. Memory that is mapped within the
 // ranges is assumed to be resident, up to the target's resident memory.
 class PartOfStream final : public EpochStream {
  public:
@@ -33,15 +35,17 @@ class PartOfStream final : public EpochStream {
       if (counted->hidden_misses) part.accesses->hidden_misses.emplace();
       if (counted->stall_ns) part.accesses->stall_ns.emplace();
     }
+    if (epoch.pages.new_visits) part.new_visits.emplace();
     for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
-      const Vpn start = epoch.pages.vpn[i];
-      const Vpn end = start + PageCount(epoch.pages.span_pages[i]);
-      const auto overlaps = [&](const VpnRange& range) {
-        return start < range.end && range.start < end;
-      };
-      if (std::ranges::any_of(ranges_, overlaps)) Append(part, RecordAt(epoch.pages, i));
+      if (Overlaps(epoch.pages.vpn[i], epoch.pages.span_pages[i]))
+        Append(part, RecordAt(epoch.pages, i));
     }
     epoch.pages = std::move(part);
+    for (RungCounts& counts : epoch.rungs) {
+      KeepBlocks(counts, [&](std::size_t block) {
+        return Overlaps(counts.start[block], counts.pages[block]);
+      });
+    }
     for (Target& target : epoch.targets) {
       if (target.mappings.empty()) target.resident_pages = std::nullopt;
       if (!target.resident_pages) continue;
@@ -64,6 +68,12 @@ class PartOfStream final : public EpochStream {
       }
     }
     return joined;
+  }
+
+  bool Overlaps(Vpn start, std::uint64_t pages) const {
+    return std::ranges::any_of(ranges_, [&](const VpnRange& range) {
+      return start < range.end && range.start < start + PageCount(pages);
+    });
   }
 
   PageCount MappedWithin(const Target& target) const {

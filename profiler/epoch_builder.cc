@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/rung_blocks.h"
+
 namespace tmprof {
 namespace {
 
@@ -18,6 +20,8 @@ struct Contribution {
   std::chrono::nanoseconds later_read_time{0};
   std::chrono::nanoseconds fast_time{0};
   std::chrono::nanoseconds fast_earlier_time{0};
+  std::chrono::nanoseconds new_time_at_risk{0};
+  std::chrono::nanoseconds new_later_read_time{0};
   bool seen = false;
   bool region = false;
   std::optional<SeenFrame> frame;
@@ -46,12 +50,15 @@ Contribution FromReference(const ReferenceRecord& reference) {
                      .node = reference.node,
                      .fast_looks = reference.fast_looks,
                      .fast_found = reference.fast_found,
-                     .fast_earlier = reference.fast_earlier},
+                     .fast_earlier = reference.fast_earlier,
+                     .new_first_accesses = reference.new_first_accesses},
           .time_at_risk = reference.time_at_risk,
           .first_read_time = reference.first_read_time,
           .later_read_time = reference.later_read_time,
           .fast_time = reference.fast_time,
           .fast_earlier_time = reference.fast_earlier_time,
+          .new_time_at_risk = reference.new_time_at_risk,
+          .new_later_read_time = reference.new_later_read_time,
           .seen = reference.seen,
           .region = reference.region,
           .frame = reference.frame};
@@ -85,11 +92,14 @@ void Join(Contribution& into, const Contribution& from) {
   AddSaturating(into.record.fast_looks, from.record.fast_looks);
   AddSaturating(into.record.fast_found, from.record.fast_found);
   AddSaturating(into.record.fast_earlier, from.record.fast_earlier);
+  AddSaturating(into.record.new_first_accesses, from.record.new_first_accesses);
   into.time_at_risk += from.time_at_risk;
   into.first_read_time += from.first_read_time;
   into.later_read_time += from.later_read_time;
   into.fast_time += from.fast_time;
   into.fast_earlier_time += from.fast_earlier_time;
+  into.new_time_at_risk += from.new_time_at_risk;
+  into.new_later_read_time += from.new_later_read_time;
   if (from.ReadsBits()) {
     const bool is_alike = from.record.key == into.record.key && from.end() == into.end();
     if (is_alike || !from.frame) {
@@ -105,8 +115,10 @@ void Join(Contribution& into, const Contribution& from) {
 
 // Cuts off the first `pages` of a region, with their share of what was seen. All that is cut off so
 // far has its share of the first accesses to the nearest whole one, however small the parts. For
-// parts it is unknown which reads found them.
+// parts it is unknown which reads found them, and when their visits began.
 Contribution CutFront(Contribution& region, PageCount pages) {
+  region.record.new_first_accesses = 0;
+  region.new_time_at_risk = region.new_later_read_time = std::chrono::nanoseconds(0);
   region.record.first_read_finds = 0;
   region.first_read_time = region.later_read_time = std::chrono::nanoseconds(0);
   Contribution front = region;
@@ -139,6 +151,15 @@ bool Names(const std::vector<Target>& targets, TargetId id) {
 bool LayoutOrder(const Contribution& a, const Contribution& b) {
   if (a.record.key != b.record.key) return a.record.key < b.record.key;
   return a.record.span > b.record.span;
+}
+
+// Leaves out blocks of targets that are not named.
+void TakeRungs(std::vector<RungCounts> rungs, EpochProfile& profile) {
+  for (RungCounts& counts : rungs) {
+    KeepBlocks(counts,
+               [&](std::size_t block) { return Names(profile.targets, counts.target[block]); });
+    if (counts.blocks() > 0) profile.rungs.push_back(std::move(counts));
+  }
 }
 
 }  // namespace
@@ -192,6 +213,8 @@ EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources,
     if (source.status.lost) *source.status.lost += orphans;
     if (orphans > 0) source.status.details.push_back({"without_target", orphans});
     profile.sources.push_back(std::move(source.status));
+    if (source.tells_new_visits && !profile.pages.new_visits) profile.pages.new_visits.emplace();
+    TakeRungs(std::move(source.rungs), profile);
     // Stable: of equal spans, the later source gives the node. Most come in order already.
     const auto own = contributions.begin() + own_start;
     if (!std::is_sorted(own, contributions.end(), LayoutOrder))
@@ -208,6 +231,8 @@ EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources,
     whole.record.later_read_time = LogDuration::FromNanoseconds(whole.later_read_time);
     whole.record.fast_time = LogDuration::FromNanoseconds(whole.fast_time);
     whole.record.fast_earlier_time = LogDuration::FromNanoseconds(whole.fast_earlier_time);
+    whole.record.new_time_at_risk = LogDuration::FromNanoseconds(whole.new_time_at_risk);
+    whole.record.new_later_read_time = LogDuration::FromNanoseconds(whole.new_later_read_time);
     Append(profile.pages, whole.record);
     if (frames != nullptr) frames->push_back(whole.region ? std::nullopt : whole.frame);
   };

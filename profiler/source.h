@@ -44,6 +44,9 @@ struct ReferenceRecord {
   std::chrono::nanoseconds fast_time{0};
   std::uint32_t fast_earlier = 0;
   std::chrono::nanoseconds fast_earlier_time{0};
+  std::uint32_t new_first_accesses = 0;  // PageColumns::NewVisits
+  std::chrono::nanoseconds new_time_at_risk{0};
+  std::chrono::nanoseconds new_later_read_time{0};
   bool region = false;  // looked at one page at a time (PageColumns): samples inside part it
 };
 
@@ -70,6 +73,8 @@ struct SourceEpoch {
   // Spans known to be mapped by one entry, so that samples inside them join their record and get
   // their node. They are no evidence themselves.
   std::vector<ReferenceRecord> huge_spans;
+  bool tells_new_visits = false;  // its references have PageColumns::NewVisits
+  std::vector<RungCounts> rungs;  // blocks in order
 };
 
 // The cost a source may cause the targets, as a share of their CPU time: 0.01 is 1 %.

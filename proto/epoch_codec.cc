@@ -23,6 +23,7 @@ namespace {
 // Any message may claim so many records. Further ones need a byte of message each (trace.proto,
 // PageColumns).
 constexpr std::uint64_t kFreeRecords = std::uint64_t{1} << 18;
+constexpr std::size_t kMostRungs = 64;
 
 constexpr std::pair<SourceRole, wire::SourceRole> kRoles[] = {
     {SourceRole::kReferences, wire::SOURCE_ROLE_REFERENCES},
@@ -298,6 +299,43 @@ bool AllWithin(std::span<const std::uint32_t> parts, std::span<const std::uint32
   return !more;
 }
 
+// Returns the later_time column, or zeros.
+std::vector<LogDuration> LaterTimes(const PageColumns& pages) {
+  if (pages.finding_reads) return pages.finding_reads->later_time;
+  return std::vector<LogDuration>(pages.size());
+}
+
+// Most values are those of all visits, and 0 stands for these.
+void EncodeNewVisits(const PageColumns& pages, wire::PageColumns& message) {
+  const PageColumns::NewVisits& visits = *pages.new_visits;
+  const std::size_t records = pages.size();
+  TMPROF_CHECK(visits.first_accesses.size() == records && visits.time_at_risk.size() == records &&
+               visits.later_time.size() == records &&
+               AllWithin(visits.first_accesses, pages.first_accesses));
+  const std::vector<LogDuration> later_time = LaterTimes(pages);
+  std::vector<std::uint64_t> time(records);
+  std::vector<std::uint64_t> older(records);
+  std::vector<std::uint64_t> later(records);
+  constexpr std::uint64_t kNone = 1;
+  std::uint64_t before = 0;
+  for (std::size_t i = 0; i < records; ++i) {
+    const LogDuration part = visits.time_at_risk[i];
+    if (part == LogDuration()) {
+      TMPROF_CHECK(visits.first_accesses[i] == 0 && visits.later_time[i] == LogDuration());
+      // If there was no time at all, none and all of it are the same. Long runs take fewer bytes.
+      const bool is_none = pages.time_at_risk[i] > LogDuration() || before == kNone;
+      time[i] = before = is_none ? kNone : 0;
+      continue;
+    }
+    time[i] = before = part == pages.time_at_risk[i] ? 0 : 1 + ToWire(part);
+    older[i] = pages.first_accesses[i] - visits.first_accesses[i];
+    later[i] = visits.later_time[i] == later_time[i] ? 0 : 1 + ToWire(visits.later_time[i]);
+  }
+  EncodeColumn(older, ColumnChoice::kSmallest, *message.mutable_older_first_accesses());
+  EncodeColumn(time, ColumnChoice::kSmallest, *message.mutable_new_time_at_risk());
+  EncodeColumn(later, ColumnChoice::kSmallest, *message.mutable_new_later_read_time());
+}
+
 void EncodePages(const EpochProfile& epoch, wire::PageColumns& message) {
   const PageColumns& pages = epoch.pages;
   const std::size_t records = pages.size();
@@ -340,6 +378,7 @@ void EncodePages(const EpochProfile& epoch, wire::PageColumns& message) {
     encode_coded(reads.first_time, message.mutable_first_read_time());
     encode_coded(reads.later_time, message.mutable_later_read_time());
   }
+  if (pages.new_visits) EncodeNewVisits(pages, message);
   if (pages.fast_tries) {
     const PageColumns::FastTries& tries = *pages.fast_tries;
     TMPROF_CHECK(tries.looks.size() == records && tries.found.size() == records &&
@@ -363,6 +402,11 @@ void EncodePages(const EpochProfile& epoch, wire::PageColumns& message) {
   }
 }
 
+// Returns the most records, or values of rungs, that a message of so many bytes may claim.
+std::uint64_t MostRecords(std::size_t message_bytes) {
+  return std::max<std::uint64_t>(kFreeRecords, message_bytes);
+}
+
 // Checks the groups against the targets and returns their sum, which is the number of records.
 std::expected<std::uint64_t, std::string> CountRecords(const wire::PageColumns& message,
                                                        std::size_t message_bytes,
@@ -371,7 +415,7 @@ std::expected<std::uint64_t, std::string> CountRecords(const wire::PageColumns& 
     return Wrong(fmt::format("{} group targets and {} group sizes", message.group_target_size(),
                              message.group_records_size()));
   }
-  const std::uint64_t most = std::max<std::uint64_t>(kFreeRecords, message_bytes);
+  const std::uint64_t most = MostRecords(message_bytes);
   std::uint64_t records = 0;
   for (int group = 0; group < message.group_target_size(); ++group) {
     const TargetId target(message.group_target(group));
@@ -467,6 +511,27 @@ Verdict CheckSameAs(std::span<const std::uint32_t> span_pages, std::span<std::ui
   return {};
 }
 
+// Replaces the codes of a part by durations. Precondition: `whole` has as many values.
+Verdict DecodePart(const char* name, std::span<const std::uint32_t> codes,
+                   std::span<const LogDuration> whole, std::vector<LogDuration>& part) {
+  constexpr std::uint32_t kMostCode = 1 + std::numeric_limits<std::uint16_t>::max();
+  part.resize(codes.size());
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    if (codes[i] == 0) {
+      part[i] = whole[i];
+      continue;
+    }
+    const LogDuration value =
+        LogDuration::FromCode(static_cast<std::uint16_t>(std::min(codes[i], kMostCode) - 1));
+    if (ToWire(value) != codes[i] - 1) {
+      return Wrong(
+          fmt::format("column '{}' has the value {}, above {}", name, codes[i], 1 + ToWire(value)));
+    }
+    part[i] = value;
+  }
+  return {};
+}
+
 Verdict DecodePages(const wire::PageColumns& message, std::size_t message_bytes,
                     const std::vector<Target>& targets, PageColumns& pages) {
   const auto records = CountRecords(message, message_bytes, targets);
@@ -536,6 +601,33 @@ Verdict DecodePages(const wire::PageColumns& message, std::size_t message_bytes,
                             "first accesses");
     }
   }
+  pages.new_visits.reset();
+  if (message.has_older_first_accesses() || message.has_new_time_at_risk() ||
+      message.has_new_later_read_time()) {
+    PageColumns::NewVisits& visits = pages.new_visits.emplace();
+    std::vector<std::uint32_t> time;
+    std::vector<std::uint32_t> later;
+    decode("older_first_accesses", message.has_older_first_accesses(),
+           message.older_first_accesses(), visits.first_accesses);
+    decode("new_time_at_risk", message.has_new_time_at_risk(), message.new_time_at_risk(), time);
+    decode("new_later_read_time", message.has_new_later_read_time(), message.new_later_read_time(),
+           later);
+    if (verdict) {
+      verdict = CheckWithin(visits.first_accesses, pages.first_accesses, "finds of older visits",
+                            "first accesses");
+    }
+    if (verdict) {
+      verdict = DecodePart("new_time_at_risk", time, pages.time_at_risk, visits.time_at_risk);
+    }
+    if (verdict)
+      verdict = DecodePart("new_later_read_time", later, LaterTimes(pages), visits.later_time);
+    for (std::size_t i = 0; verdict && i < *records; ++i) {
+      const bool any = visits.time_at_risk[i] > LogDuration();
+      const std::uint32_t older = visits.first_accesses[i];
+      visits.first_accesses[i] = any ? pages.first_accesses[i] - older : 0;
+      if (!any) visits.later_time[i] = LogDuration();
+    }
+  }
   pages.fast_tries.reset();
   if (message.has_fast_looks() || message.has_fast_found() || message.has_fast_time()) {
     PageColumns::FastTries& tries = pages.fast_tries.emplace();
@@ -568,6 +660,148 @@ Verdict DecodePages(const wire::PageColumns& message, std::size_t message_bytes,
   pages.target.resize(*records);
   if (verdict = DecodeKeys(message, pages); !verdict) return verdict;
   return CheckWithin(pages.references, pages.looks, "references");
+}
+
+void EncodeRungs(const EpochProfile& epoch, const RungCounts& counts, ColumnChoice choice,
+                 wire::RungCounts& message) {
+  const std::size_t blocks = counts.blocks();
+  TMPROF_CHECK(counts.rungs() > 0 && counts.rungs() <= kMostRungs &&
+               counts.window.size() == counts.rungs() && counts.target.size() == blocks &&
+               counts.pages.size() == blocks);
+  for (std::size_t rung = 0; rung < counts.rungs(); ++rung) {
+    TMPROF_CHECK(rung == 0 || counts.delay[rung - 1] < counts.delay[rung]);
+    message.add_rung_ns(static_cast<std::uint64_t>(counts.delay[rung].count()));
+    message.add_window_ns(static_cast<std::uint64_t>(counts.window[rung].count()));
+  }
+  std::vector<std::uint64_t> values(blocks);
+  for (std::size_t i = 0; i < blocks;) {
+    const TargetId target = counts.target[i];
+    TMPROF_CHECK(i == 0 || counts.target[i - 1] < target);
+    TMPROF_CHECK(std::ranges::binary_search(epoch.targets, target, {}, &Target::id));
+    const std::size_t first = i;
+    Vpn end;
+    for (; i < blocks && counts.target[i] == target; ++i) {
+      TMPROF_CHECK(end <= counts.start[i] && counts.start[i].value() < kVpnEnd &&
+                   counts.pages[i] > 0);
+      values[i] = (counts.start[i] - end).value();
+      end = counts.start[i] + PageCount(counts.pages[i]);
+    }
+    TMPROF_CHECK(end.value() <= kVpnEnd);
+    message.add_group_target(target.value());
+    message.add_group_blocks(i - first);
+  }
+  EncodeColumn(values, ColumnChoice::kSmallest, *message.mutable_gap_pages());
+  const auto encode = [&](const std::vector<std::uint32_t>& column, std::size_t length,
+                          ColumnChoice how, wire::Column* wired) {
+    TMPROF_CHECK(column.size() == length);
+    values.assign(column.begin(), column.end());
+    EncodeColumn(values, how, *wired);
+  };
+  const std::size_t all = blocks * counts.rungs();
+  const RungCounts::Counts& new_visits = counts.new_visits;
+  const RungCounts::Counts& older = counts.older_visits;
+  TMPROF_CHECK(AllWithin(new_visits.found, new_visits.read) && AllWithin(older.found, older.read));
+  encode(counts.pages, blocks, ColumnChoice::kSmallest, message.mutable_block_pages());
+  encode(new_visits.read, all, choice, message.mutable_pages_read());
+  encode(new_visits.found, all, ColumnChoice::kSmallest, message.mutable_pages_found());
+  encode(older.read, all, ColumnChoice::kSmallest, message.mutable_older_pages_read());
+  encode(older.found, all, ColumnChoice::kSmallest, message.mutable_older_pages_found());
+}
+
+// Checks groups and ladder, and returns the number of blocks, of which all have at most `most`
+// values together.
+std::expected<std::uint64_t, std::string> CountBlocks(const wire::RungCounts& message,
+                                                      std::uint64_t most,
+                                                      const std::vector<Target>& targets) {
+  const auto rungs = static_cast<std::size_t>(message.rung_ns_size());
+  if (rungs == 0 || rungs > kMostRungs)
+    return Wrong(fmt::format("a ladder of {} rungs, not 1 to {}", rungs, kMostRungs));
+  if (message.window_ns_size() != message.rung_ns_size())
+    return Wrong(fmt::format("{} rungs and {} windows", rungs, message.window_ns_size()));
+  if (message.group_target_size() != message.group_blocks_size()) {
+    return Wrong(fmt::format("{} group targets and {} group sizes of blocks",
+                             message.group_target_size(), message.group_blocks_size()));
+  }
+  std::uint64_t blocks = 0;
+  for (int group = 0; group < message.group_target_size(); ++group) {
+    const TargetId target(message.group_target(group));
+    if (group > 0 && target.value() <= message.group_target(group - 1))
+      return Wrong(fmt::format("blocks of target {} do not ascend", target.value()));
+    if (!std::ranges::binary_search(targets, target, {}, &Target::id))
+      return Wrong(fmt::format("blocks of target {}, which is not listed", target.value()));
+    const std::uint64_t size = message.group_blocks(group);
+    if (size == 0)
+      return Wrong(fmt::format("target {} has an empty group of blocks", target.value()));
+    if (size > most / rungs - blocks)
+      return Wrong(fmt::format("blocks with more than {} values", most));
+    blocks += size;
+  }
+  return blocks;
+}
+
+// Takes the values that were decoded from `left`.
+Verdict DecodeRungs(const wire::RungCounts& message, const std::vector<Target>& targets,
+                    std::uint64_t& left, RungCounts& counts) {
+  const auto blocks = CountBlocks(message, left, targets);
+  if (!blocks) return std::unexpected(blocks.error());
+  const auto rungs = static_cast<std::uint64_t>(message.rung_ns_size());
+  left -= *blocks * rungs;
+  for (int rung = 0; rung < message.rung_ns_size(); ++rung) {
+    constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+    const std::uint64_t delay = message.rung_ns(rung);
+    const std::uint64_t window = message.window_ns(rung);
+    if (delay > kMost || window > kMost)
+      return Wrong(fmt::format("rung {} is at {} ns, after {} ns", rung, delay, window));
+    if (rung > 0 && delay <= message.rung_ns(rung - 1))
+      return Wrong(fmt::format("rung {} is at {} ns, not after the one before", rung, delay));
+    counts.delay.emplace_back(delay);
+    counts.window.emplace_back(window);
+  }
+  Verdict verdict;
+  const auto decode = [&](const char* name, bool present, const wire::Column& column,
+                          std::uint64_t length, auto& values) {
+    if (!verdict) return;
+    if (!present) {
+      verdict = Wrong(fmt::format("column '{}' of rungs is missing", name));
+      return;
+    }
+    values.resize(length);
+    verdict = DecodeColumn(column, std::span(values));
+    if (!verdict) verdict = Wrong(fmt::format("column '{}' of rungs {}", name, verdict.error()));
+  };
+  const std::uint64_t all = *blocks * rungs;
+  decode("gap_pages", message.has_gap_pages(), message.gap_pages(), *blocks, counts.start);
+  decode("block_pages", message.has_block_pages(), message.block_pages(), *blocks, counts.pages);
+  decode("pages_read", message.has_pages_read(), message.pages_read(), all, counts.new_visits.read);
+  decode("pages_found", message.has_pages_found(), message.pages_found(), all,
+         counts.new_visits.found);
+  decode("older_pages_read", message.has_older_pages_read(), message.older_pages_read(), all,
+         counts.older_visits.read);
+  decode("older_pages_found", message.has_older_pages_found(), message.older_pages_found(), all,
+         counts.older_visits.found);
+  if (!verdict) return verdict;
+  for (const RungCounts::Counts* of : {&counts.new_visits, &counts.older_visits}) {
+    if (AllWithin(of->found, of->read)) continue;
+    std::size_t i = 0;
+    while (of->found[i] <= of->read[i]) ++i;
+    return Wrong(fmt::format("block {} has {} pages found at rung {}, of {} that were read",
+                             i / rungs, of->found[i], i % rungs, of->read[i]));
+  }
+  const auto empty = std::ranges::find(counts.pages, 0u);
+  if (empty != counts.pages.end())
+    return Wrong(fmt::format("block {} has 0 pages", empty - counts.pages.begin()));
+  std::size_t first = 0;
+  for (int group = 0; group < message.group_target_size(); ++group) {
+    const std::size_t size = message.group_blocks(group);
+    if (!PlaceSpans(std::span(counts.pages).subspan(first, size),
+                    std::span(counts.start).subspan(first, size))) {
+      return Wrong(fmt::format("blocks of target {} are past the end of memory",
+                               message.group_target(group)));
+    }
+    counts.target.insert(counts.target.end(), size, TargetId(message.group_target(group)));
+    first += size;
+  }
+  return {};
 }
 
 }  // namespace
@@ -690,6 +924,12 @@ void EncodeEpoch(const EpochProfile& epoch, MappingMemory& memory, wire::Epoch& 
   }
   EncodePages(epoch, *message.mutable_pages());
   if (epoch.extension) message.set_extension(epoch.extension->Encode(epoch));
+  std::size_t values = 0;
+  for (const RungCounts& counts : epoch.rungs) values += counts.blocks() * counts.rungs();
+  const ColumnChoice choice =
+      values > kFreeRecords ? ColumnChoice::kByteEach : ColumnChoice::kSmallest;
+  for (const RungCounts& counts : epoch.rungs)
+    EncodeRungs(epoch, counts, choice, *message.add_rungs());
   Remember(epoch.targets, memory);
 }
 
@@ -722,6 +962,14 @@ Verdict DecodeEpoch(const wire::Epoch& message, std::size_t message_bytes,
   epoch.extension.reset();
   if (message.has_extension() && codec != nullptr) {
     if (Verdict verdict = codec->Decode(message.extension(), epoch); !verdict) return verdict;
+  }
+  epoch.rungs.clear();
+  std::uint64_t left = MostRecords(message_bytes);
+  for (const wire::RungCounts& rungs : message.rungs()) {
+    if (Verdict verdict = DecodeRungs(rungs, epoch.targets, left, epoch.rungs.emplace_back());
+        !verdict) {
+      return verdict;
+    }
   }
   if (!message.has_pages()) return Wrong("the page columns are missing");
   return DecodePages(message.pages(), message_bytes, epoch.targets, epoch.pages);

@@ -134,13 +134,17 @@ std::string Line(const EpochProfile& epoch, const PageRecord& record, const Targ
   const auto if_told = [&record](auto value) {
     return TellsFindingReads(record) ? fmt::format("{}", value) : std::string();
   };
+  const auto if_known_when = [&](auto value) {
+    return looked && epoch.pages.new_visits ? fmt::format("{}", value) : std::string();
+  };
   const auto if_modelled = [](std::optional<std::uint64_t> count) {
     return count ? fmt::format("{}", *count) : std::string();
   };
   std::string name;
   if (target != nullptr) name = CsvField(target->name);
   return fmt::format(
-      "{},{},{},{},{},{},{:#x},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+      "{},{},{},{},{},{},{:#x},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},"
+      "{},{},{},{},{}\n",
       epoch.index, Seconds(epoch.start - info.start), Seconds(epoch.end - info.start),
       record.key.target.value(), target != nullptr ? fmt::format("{}", target->pid.value()) : "",
       name, AddressOf(record.key.vpn), record.span.value(), record.looks,
@@ -156,7 +160,9 @@ std::string Line(const EpochProfile& epoch, const PageRecord& record, const Targ
       if_told(record.first_read_finds), if_told(record.first_read_time.seconds()),
       if_told(record.later_read_time.seconds()),
       record.accesses ? if_modelled(record.accesses->hidden_misses) : "",
-      record.accesses ? if_modelled(record.accesses->stall_ns) : "");
+      record.accesses ? if_modelled(record.accesses->stall_ns) : "",
+      if_known_when(record.new_first_accesses), if_known_when(record.new_time_at_risk.seconds()),
+      if_known_when(record.new_later_read_time.seconds()));
 }
 
 const Target* FindTarget(const EpochProfile& epoch, TargetId id) {
@@ -281,12 +287,13 @@ Result<ConvertStats> ConvertToCsv(const Trace& trace, const std::filesystem::pat
   Output output(path);
   if (Status opened = output.Open(trace); !opened) return Fail(std::move(opened.error()));
   output.Append(CsvLine(
-      {"epoch",          "start_s",      "end_s",         "target",         "pid",
-       "name",           "start",        "span_pages",    "looks",          "references",
-       "first_accesses", "at_risk_s",    "load_samples",  "store_samples",  "node",
-       "loads",          "stores",       "llc_misses",    "dtlb_misses",    "fast_looks",
-       "fast_found",     "fast_s",       "fast_earlier",  "fast_earlier_s", "first_read_finds",
-       "first_read_s",   "later_read_s", "hidden_misses", "stall_ns"}));
+      {"epoch",          "start_s",         "end_s",         "target",         "pid",
+       "name",           "start",           "span_pages",    "looks",          "references",
+       "first_accesses", "at_risk_s",       "load_samples",  "store_samples",  "node",
+       "loads",          "stores",          "llc_misses",    "dtlb_misses",    "fast_looks",
+       "fast_found",     "fast_s",          "fast_earlier",  "fast_earlier_s", "first_read_finds",
+       "first_read_s",   "later_read_s",    "hidden_misses", "stall_ns",       "new_first_accesses",
+       "new_at_risk_s",  "new_later_read_s"}));
   ConvertStats stats;
   Result<StreamEnd> end = ReadEpochs(trace, {}, [&](const EpochProfile& epoch) {
     ++stats.epochs;

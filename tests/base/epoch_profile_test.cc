@@ -105,6 +105,29 @@ TEST(Append, ReadsThatFoundOneRecordLeaveThoseOfTheOthersUntold) {
   EXPECT_TRUE(TellsFindingReads(RecordAt(columns, 2)));
 }
 
+TEST(Append, NewVisitsOfOneRecordSayThatNoneIsKnownOfTheOthers) {
+  PageColumns columns;
+  Append(columns, Record(0, 1));
+  EXPECT_EQ(columns.new_visits, std::nullopt);
+  PageRecord visited = Record(0, 2);
+  visited.first_accesses = 3;
+  visited.time_at_risk = LogDuration::FromCode(330);
+  visited.later_read_time = LogDuration::FromCode(320);
+  visited.new_first_accesses = 2;
+  visited.new_time_at_risk = LogDuration::FromCode(290);
+  visited.new_later_read_time = LogDuration::FromCode(280);
+  Append(columns, visited);
+  Append(columns, Record(0, 3));
+  EXPECT_EQ(columns.new_visits,
+            (PageColumns::NewVisits{.first_accesses = {0, 2, 0},
+                                    .time_at_risk = {{}, LogDuration::FromCode(290), {}},
+                                    .later_time = {{}, LogDuration::FromCode(280), {}}}));
+  const PageRecord back = RecordAt(columns, 1);
+  EXPECT_EQ(back.new_first_accesses, 2u);
+  EXPECT_EQ(back.new_time_at_risk, LogDuration::FromCode(290));
+  EXPECT_EQ(back.new_later_read_time, LogDuration::FromCode(280));
+}
+
 TEST(Append, FastTriesOfOneRecordSayThatTheOthersWereNotTried) {
   PageColumns columns;
   Append(columns, Record(0, 1));

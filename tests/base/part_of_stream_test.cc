@@ -77,6 +77,42 @@ TEST(PartOfStream, KnowsThatCountsAreExactThoughItHasNoPage) {
   EXPECT_FALSE(epoch.pages.accesses->hidden_misses.has_value());
 }
 
+TEST(PartOfStream, HasTheBlocksOfRungsThatReachIntoARange) {
+  EpochProfile whole = EpochOf(kStart, kEnd, {});
+  RungCounts& counts = whole.rungs.emplace_back();
+  counts.delay = {std::chrono::milliseconds(1)};
+  counts.window = {std::chrono::milliseconds(1)};
+  for (std::uint32_t block = 0; block < 3; ++block) {
+    counts.target.emplace_back(0);
+    counts.start.emplace_back(512 * block);
+    counts.pages.push_back(512);
+    for (RungCounts::Counts* of : {&counts.new_visits, &counts.older_visits}) {
+      of->read.push_back(10 + block);
+      of->found.push_back(block);
+    }
+  }
+  PartOfStream part = Part(whole, {{Vpn(600), Vpn(601)}});
+  EpochProfile epoch;
+  ASSERT_TRUE(part.Next(epoch).value());
+  ASSERT_EQ(epoch.rungs.size(), 1u);
+  EXPECT_EQ(epoch.rungs[0].start, std::vector{Vpn(512)});
+  EXPECT_EQ(epoch.rungs[0].new_visits.read, std::vector{11u});
+  EXPECT_EQ(epoch.rungs[0].older_visits.found, std::vector{1u});
+  EXPECT_EQ(epoch.rungs[0].delay, whole.rungs[0].delay);
+}
+
+TEST(PartOfStream, KnowsWhenVisitsBeganThoughItHasNoPage) {
+  EpochProfile whole = EpochOf(kStart, kEnd, {{.vpn = 1}});
+  PartOfStream unknown = Part(whole, {{Vpn(9), Vpn(10)}});
+  EpochProfile epoch;
+  ASSERT_TRUE(unknown.Next(epoch).value());
+  EXPECT_FALSE(epoch.pages.new_visits.has_value());
+  whole.pages.new_visits = {.first_accesses = {0}, .time_at_risk = {{}}, .later_time = {{}}};
+  PartOfStream known = Part(whole, {{Vpn(9), Vpn(10)}});
+  ASSERT_TRUE(known.Next(epoch).value());
+  EXPECT_TRUE(epoch.pages.new_visits.has_value());
+}
+
 TEST(PartOfStream, HandsOnDamage) {
   PartOfStream part(std::make_unique<FaultyStream>(std::vector<EpochProfile>{}),
                     {{Vpn(1), Vpn(2)}});

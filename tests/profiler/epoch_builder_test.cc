@@ -17,6 +17,7 @@
 namespace tmprof {
 namespace epoch_builder_test {
 
+using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
@@ -195,6 +196,66 @@ TEST(BuildEpoch, SumsTimesBeforeTheyAreCoded) {
   EXPECT_EQ(pages.fast_tries->time[0], LogDuration::FromNanoseconds(nanoseconds(4'100'000)));
   EXPECT_EQ(pages.fast_tries->earlier_time[0],
             LogDuration::FromNanoseconds(nanoseconds(16'100'000)));
+}
+
+TEST(BuildEpoch, AddsUpNewVisitsApart) {
+  ReferenceRecord one = Reference(0, 3, 1, 2, 2);
+  one.first_accesses = 2;
+  one.time_at_risk = milliseconds(100);
+  one.later_read_time = milliseconds(60);
+  one.new_first_accesses = 1;
+  one.new_time_at_risk = milliseconds(1);
+  one.new_later_read_time = microseconds(500);
+  const PageColumns pages =
+      Pages(1, {{.references = {one, one, Reference(0, 4, 1, 1, 0)}, .tells_new_visits = true}});
+  ASSERT_TRUE(pages.new_visits);
+  EXPECT_EQ(
+      *pages.new_visits,
+      (PageColumns::NewVisits{.first_accesses = {2, 0},
+                              .time_at_risk = {LogDuration::FromNanoseconds(milliseconds(2)), {}},
+                              .later_time = {LogDuration::FromNanoseconds(milliseconds(1)), {}}}));
+  EXPECT_EQ(pages.time_at_risk[0], LogDuration::FromNanoseconds(milliseconds(200)));
+}
+
+TEST(BuildEpoch, TellsThatNoVisitBeganInTheEpochApartFromNotKnowing) {
+  const ReferenceRecord idle = Reference(0, 3, 1, 1, 0);
+  EXPECT_EQ(Pages(1, {{.references = {idle}}}).new_visits, std::nullopt);
+  const PageColumns pages = Pages(1, {{.references = {idle}, .tells_new_visits = true}});
+  ASSERT_TRUE(pages.new_visits);
+  EXPECT_THAT(pages.new_visits->first_accesses, testing::ElementsAre(0u));
+}
+
+TEST(BuildEpoch, KeepsRungsOfTheTargetsThatTheFrameNames) {
+  RungCounts counts;
+  counts.delay = {microseconds(250), milliseconds(1)};
+  counts.window = {microseconds(260), microseconds(700)};
+  for (const std::uint32_t target : {0u, 1u, 5u}) {
+    counts.target.emplace_back(target);
+    counts.start.emplace_back(512);
+    counts.pages.push_back(512);
+    for (RungCounts::Counts* of : {&counts.new_visits, &counts.older_visits}) {
+      of->read.insert(of->read.end(), {10 + target, 4});
+      of->found.insert(of->found.end(), {6, target});
+    }
+  }
+  RungCounts strangers = counts;
+  for (TargetId& target : strangers.target) target = TargetId(7);
+  EpochFrame frame;
+  frame.targets.resize(2);
+  frame.targets[0].id = TargetId(0);
+  frame.targets[1].id = TargetId(5);
+  std::vector<SourceEpoch> sources(1);
+  sources[0].rungs = {counts, strangers};
+  const EpochProfile epoch = BuildEpoch(std::move(frame), std::move(sources));
+  ASSERT_EQ(epoch.rungs.size(), 1u);
+  const RungCounts& kept = epoch.rungs[0];
+  EXPECT_EQ(kept.delay, counts.delay);
+  EXPECT_EQ(kept.window, counts.window);
+  EXPECT_THAT(kept.target, testing::ElementsAre(TargetId(0), TargetId(5)));
+  EXPECT_THAT(kept.pages, testing::ElementsAre(512u, 512u));
+  EXPECT_THAT(kept.start, testing::ElementsAre(Vpn(512), Vpn(512)));
+  EXPECT_THAT(kept.new_visits.read, testing::ElementsAre(10u, 4u, 15u, 4u));
+  EXPECT_THAT(kept.older_visits.found, testing::ElementsAre(6u, 0u, 6u, 5u));
 }
 
 TEST(BuildEpoch, TakesTheNodeThatTheLaterSourceSaw) {

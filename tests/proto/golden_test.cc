@@ -46,6 +46,8 @@ TEST(GoldenTrace, FirstEpochOfVersion1IsReadAsItWas) {
   EXPECT_EQ(epoch.start.time_since_epoch(), nanoseconds(500'000'000'000));
   EXPECT_EQ(epoch.end.time_since_epoch(), nanoseconds(501'001'000'000));
   EXPECT_EQ(epoch.profiler_cpu_time, nanoseconds(2'500'000));
+  EXPECT_EQ(epoch.pages.new_visits, std::nullopt) << "unknown";
+  EXPECT_THAT(epoch.rungs, testing::IsEmpty());
 
   ASSERT_EQ(epoch.sources.size(), 3u);
   const SourceStatus& abit = epoch.sources[0];

@@ -197,6 +197,7 @@ class RandomProfiles {
       epoch.targets.push_back(target);
       AppendPages(target.id, epoch.pages);
     }
+    for (std::uint64_t i = Below(3); i > 0; --i) AppendRungs(epoch);
     return epoch;
   }
 
@@ -230,6 +231,7 @@ class RandomProfiles {
                                     Below(6), Below(6), Below(6)};
     const std::uint64_t tried_one_in = Below(2) == 0 ? 3 : 10'000;
     const std::uint64_t told_one_in = Below(2) == 0 ? 2 : 100'000;
+    const std::uint64_t new_one_in = Below(2) == 0 ? 2 : 100'000;
     Vpn end(Below(2) == 0 ? 0 : Below(1ull << 40));
     for (std::uint64_t i = 0; i < records; ++i) {
       PageRecord record;
@@ -244,6 +246,18 @@ class RandomProfiles {
         record.first_read_finds = static_cast<std::uint32_t>(Below(record.first_accesses + 1ull));
         record.first_read_time = LogDuration::FromCode(static_cast<std::uint16_t>(Draw(shape[4])));
         record.later_read_time = LogDuration::FromCode(static_cast<std::uint16_t>(Draw(shape[4])));
+      }
+      if (Below(new_one_in) == 0 && record.time_at_risk > LogDuration()) {
+        const bool all = Below(2) == 0;
+        record.new_first_accesses =
+            all ? record.first_accesses
+                : static_cast<std::uint32_t>(Below(record.first_accesses + 1ull));
+        record.new_time_at_risk =
+            all ? record.time_at_risk
+                : LogDuration::FromCode(static_cast<std::uint16_t>(1 + Draw(shape[4]) % 1000));
+        record.new_later_read_time =
+            all ? record.later_read_time
+                : LogDuration::FromCode(static_cast<std::uint16_t>(Draw(shape[4])));
       }
       record.load_samples = Draw(shape[5]);
       record.store_samples = Draw(shape[6]);
@@ -260,6 +274,32 @@ class RandomProfiles {
       }
       Append(pages, record);
     }
+  }
+
+  void AppendRungs(EpochProfile& epoch) {
+    RungCounts counts;
+    const std::uint64_t rungs = 1 + Below(64);
+    for (std::uint64_t rung = 0; rung < rungs; ++rung) {
+      counts.delay.emplace_back(1'000 * rung + Below(1'000));
+      counts.window.emplace_back(Below(1'000));
+    }
+    const std::uint64_t shape = Below(6);
+    for (const Target& target : epoch.targets) {
+      Vpn end(Below(1ull << 40));
+      for (std::uint64_t block = Below(40); block > 0; --block) {
+        counts.target.push_back(target.id);
+        counts.start.push_back(end + PageCount(Below(3) == 0 ? Below(1000) : 0));
+        counts.pages.push_back(1 + static_cast<std::uint32_t>(Below(512)));
+        end = counts.start.back() + PageCount(counts.pages.back());
+        for (std::uint64_t rung = 0; rung < rungs; ++rung) {
+          for (RungCounts::Counts* of : {&counts.new_visits, &counts.older_visits}) {
+            of->read.push_back(Draw(shape));
+            of->found.push_back(static_cast<std::uint32_t>(Below(of->read.back() + 1ull)));
+          }
+        }
+      }
+    }
+    epoch.rungs.push_back(std::move(counts));
   }
 
   std::mt19937_64 random_;
@@ -335,6 +375,29 @@ TEST_F(TraceRoundTrip, AnEpochOfNextToNoBytesComesBack) {
     ASSERT_EQ(epoch.targets[0].mappings.size(), kMappings);
   }
   EXPECT_FALSE(reader->Next(epoch).value());
+}
+
+// More values of rungs than any message may claim: the message is as long as they are many.
+TEST_F(TraceRoundTrip, RungsOfATebibyteComeBack) {
+  constexpr std::size_t kBlocks = std::size_t{1} << 19;
+  EpochProfile epoch;
+  epoch.targets.resize(1);
+  RungCounts& counts = epoch.rungs.emplace_back();
+  for (int rung = 0; rung < 9; ++rung) {
+    counts.delay.emplace_back(1'000 << rung);
+    counts.window.emplace_back(1'000);
+  }
+  for (std::size_t block = 0; block < kBlocks; ++block) counts.start.emplace_back(512 * block);
+  counts.target.resize(kBlocks);
+  counts.pages.assign(kBlocks, 512);
+  for (RungCounts::Counts* of : {&counts.new_visits, &counts.older_visits}) {
+    of->read.assign(9 * kBlocks, 1);
+    of->found.resize(9 * kBlocks);
+  }
+  WriteTrace(path(), SmallInfo(), {epoch});
+  const ReadBack back = ReadTrace(path());
+  ASSERT_EQ(back.error, "");
+  EXPECT_TRUE(back.epochs[0] == epoch);
 }
 
 TEST_F(TraceRoundTrip, UnchangedMappingsAreNotWrittenAgain) {

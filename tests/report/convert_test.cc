@@ -81,7 +81,8 @@ TEST_F(ConvertTest, CsvHasALinePerRecordAndLeavesTheUnknownEmpty) {
                        .fast_found = 2,
                        .fast_time = LogDuration::FromCode(1),
                        .fast_earlier = 4,
-                       .fast_earlier_time = LogDuration::FromCode(1)});
+                       .fast_earlier_time = LogDuration::FromCode(1),
+                       .new_time_at_risk = LogDuration::FromCode(1)});
   const Result<ConvertStats> stats = ConvertToCsv(TraceOf({epoch}), Output());
   ASSERT_TRUE(stats.has_value()) << stats.error().Message();
   EXPECT_EQ(stats->records, 2u);
@@ -89,10 +90,11 @@ TEST_F(ConvertTest, CsvHasALinePerRecordAndLeavesTheUnknownEmpty) {
             "epoch,start_s,end_s,target,pid,name,start,span_pages,looks,references,first_accesses,"
             "at_risk_s,load_samples,store_samples,node,loads,stores,llc_misses,dtlb_misses,"
             "fast_looks,fast_found,fast_s,fast_earlier,fast_earlier_s,"
-            "first_read_finds,first_read_s,later_read_s,hidden_misses,stall_ns\n"
-            "2,2,3,0,10,\"a,\"\"b\"\"\n\",0x1000,1,0,,,,3,0,,,,,,,,,,,,,,,\n"
+            "first_read_finds,first_read_s,later_read_s,hidden_misses,stall_ns,"
+            "new_first_accesses,new_at_risk_s,new_later_read_s\n"
+            "2,2,3,0,10,\"a,\"\"b\"\"\n\",0x1000,1,0,,,,3,0,,,,,,,,,,,,,,,,,,\n"
             "2,2,3,0,10,\"a,\"\"b\"\"\n\",0x200000,512,4,2,1,1e-09,0,0,1,,,,,3,2,1e-09,4,1e-09,"
-            "1,2e-09,0,,\n");
+            "1,2e-09,0,,,0,1e-09,0\n");
 }
 
 TEST_F(ConvertTest, CsvHasExactCountsAndLeavesMissesOfNoModelEmpty) {
@@ -110,9 +112,9 @@ TEST_F(ConvertTest, CsvHasExactCountsAndLeavesMissesOfNoModelEmpty) {
   Append(unmodelled.pages, {.key = {TargetId(0), Vpn(1)}, .accesses = AccessCounts{.loads = 4}});
   ASSERT_TRUE(ConvertToCsv(TraceOf({modelled, both, unmodelled}), Output()).has_value());
   const std::string csv = Read();
-  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,5000000000,2,3,,,,,,,,,,2,700\n"));
-  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,0,1,0,1,,,,,,,,,,\n"));
-  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,4,0,,,,,,,,,,,,\n"));
+  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,5000000000,2,3,,,,,,,,,,2,700,,,\n"));
+  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,0,1,0,1,,,,,,,,,,,,,\n"));
+  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,4,0,,,,,,,,,,,,,,,\n"));
 }
 
 constexpr OracleGeneralOptions kCounts{.model = RankModel::kSum};

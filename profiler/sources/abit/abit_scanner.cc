@@ -80,24 +80,26 @@ void Deliver(const BlockEvidence& block, const NodeMap& nodes,
     const UnitRecord& unit = block.units[i];
     const tmprof_tally& tally = unit.tally;
     if (tally.looks == 0 && unit.fast_looks == 0 && !unit.seen) continue;
-    records.push_back({.key = {block.target, block.start + PageCount(i * block.unit.value())},
-                       .span = block.unit,
-                       .looks = tally.looks,
-                       .references = tally.references,
-                       .first_accesses = tally.first_accesses,
-                       .time_at_risk = nanoseconds(tally.at_risk_ns),
-                       .first_read_finds = tally.first_read_finds,
-                       .first_read_time = nanoseconds(tally.first_read_ns),
-                       .later_read_time = nanoseconds(tally.later_read_ns),
-                       .seen = unit.seen,
-                       .node = nodes.NodeOf(unit.frame),
-                       .frame = SeenFrame{.number = unit.frame,
-                                          .is_shareable = unit.frame != 0 && !unit.writable},
-                       .fast_looks = unit.fast_looks,
-                       .fast_found = unit.fast_found,
-                       .fast_time = nanoseconds(unit.fast_ns),
-                       .fast_earlier = unit.fast_earlier,
-                       .fast_earlier_time = nanoseconds(unit.fast_earlier_ns)});
+    records.push_back(
+        {.key = {block.target, block.start + PageCount(i * block.unit.value())},
+         .span = block.unit,
+         .looks = tally.looks,
+         .references = tally.references,
+         .first_accesses = tally.first_accesses,
+         .time_at_risk = nanoseconds(tally.at_risk_ns),
+         .first_read_finds = tally.first_read_finds,
+         .first_read_time = nanoseconds(tally.first_read_ns),
+         .later_read_time = nanoseconds(tally.later_read_ns),
+         .seen = unit.seen,
+         .node = nodes.NodeOf(unit.frame),
+         .fast_looks = unit.fast_looks,
+         .fast_found = unit.fast_found,
+         .fast_time = nanoseconds(unit.fast_ns),
+         .fast_earlier = unit.fast_earlier,
+         .fast_earlier_time = nanoseconds(unit.fast_earlier_ns),
+         .new_first_accesses = tally.first_accesses - unit.older.first_accesses,
+         .new_time_at_risk = nanoseconds(tally.at_risk_ns - unit.older.at_risk_ns),
+         .new_later_read_time = nanoseconds(tally.later_read_ns - unit.older.later_read_ns)});
   }
 }
 
@@ -419,6 +421,8 @@ SourceEpoch AbitScanner::TakeEpoch() {
   SourceEpoch epoch;
   epoch.references = ReferencesOf(harvest, worker_->nodes);
   for (const HugeSpan& huge : harvest.huge) epoch.huge_spans.push_back(HugeRecord(huge));
+  epoch.tells_new_visits = !harvest.by_regions;
+  epoch.rungs = std::move(harvest.rungs);
 
   SourceStatus& status = epoch.status;
   status.name = name();

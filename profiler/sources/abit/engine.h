@@ -94,6 +94,12 @@ struct ScanOptions {
 // Evidence of one epoch about the units of one block.
 struct UnitRecord {
   tmprof_tally tally{};
+  // The part of the tally that is of visits whose first read was in an epoch before.
+  struct {
+    std::uint32_t first_accesses = 0;
+    std::uint64_t at_risk_ns = 0;
+    std::uint64_t later_read_ns = 0;
+  } older;
   // Its bit was set, and could not be cleared: it was accessed at some time.
   bool seen = false;
   bool writable = false;    // its entry allowed writes then
@@ -159,6 +165,7 @@ struct Harvest {
   std::vector<BlockEvidence> evidence;
   std::vector<HugeSpan> huge;
   std::vector<RegionEvidence> regions;
+  std::vector<RungCounts> rungs;  // blocks in order
   ScanCounts counts;
   std::vector<NamedCount> details;  // that only one of the engines has
   std::uint64_t unclearable = 0;    // base pages known at the end of the epoch

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -121,6 +122,8 @@ constexpr std::uint64_t kClearsThatTell = 2048;  // enough to estimate how long 
 // are spent by then.
 constexpr nanoseconds kTimeThatTells = 10 * kBudgetWindow;
 constexpr double kResetSmoothing = 1.0 / 16;
+// Counts by rung keep so many leading bits: an error of a sixteenth is less than their own noise.
+constexpr int kBitsOfCount = 4;
 
 // A clear of the whole process keeps writers of its mmap_lock waiting: no longer than this, and no
 // larger a part of the time.
@@ -193,7 +196,8 @@ ScanEngine::ScanEngine(AbitKernel& kernel, const ScanOptions& options)
       base_ladder_(tmprof_ladder_base()),
       huge_ladder_(tmprof_ladder_huge()),
       loan_(options.overhead_share, kTargetsLoan),
-      random_(options.seed) {
+      random_(options.seed),
+      rounding_(options.seed) {
   if (options.mode == ScanOptions::Mode::kPlain)
     base_ladder_ = huge_ladder_ = tmprof_ladder_plain(options.plain_interval.count());
 }
@@ -1634,6 +1638,8 @@ void ScanEngine::OpenExposure(ScanTarget& target, const BlockPtr& block, Monoton
   const double expected_sets = block->set_before_count * target.reset_share;
   block->reserved_ns = static_cast<std::int64_t>(expected_sets * options_.cost.ns_per_set);
   tmprof_budget_reserve(&target.budget, block->reserved_ns);
+  block->interval_rung = block->interval_found = 0;
+  block->interval_start = nanoseconds(0);
   block->idle_reads = 0;
   ++block->generation;
   ScheduleNextRead(target, block, cleared);
@@ -1669,15 +1675,39 @@ void ScanEngine::ReadDue(const BlockPtr& block) {
   }
   const auto delay = nanoseconds(LadderOf(*block).delay_ns[block->rung]);
   const nanoseconds exposed_before = Exposed(*block);
-  const bool told = Fold(*target, block, *read);
+  const Folded folded = Fold(*target, block, *read);
   const nanoseconds exposed = Exposed(*block);
   if (exposed > 2 * delay) ++counts_.late;
   block->idle_reads = exposed > exposed_before ? 0 : block->idle_reads + 1;
-  if (told) {
+  if (folded.told) {
+    CountByRung(*block, block->rung, folded);
     ScheduleNextRead(*target, block, read->time);
   } else {
     TakeTurnAgain(*target, block);
   }
+}
+
+// Counts a read that was due at a rung. Reads of several rungs at once are left out, and so are
+// those after which it is unknown how long a page had been watched.
+void ScanEngine::CountByRung(Block& block, std::uint32_t rung, const Folded& read) {
+  const tmprof_ladder& ladder = LadderOf(block);
+  const nanoseconds exposed = Exposed(block);
+  const std::uint32_t next = tmprof_ladder_next(
+      &ladder, rung, static_cast<std::uint64_t>((exposed + exposed / kOfRung).count()));
+  block.interval_found += read.found;
+  if (next == rung) return;
+  const std::uint32_t found = std::exchange(block.interval_found, 0);
+  const nanoseconds window = exposed - std::exchange(block.interval_start, exposed);
+  const std::uint32_t began = std::exchange(block.interval_rung, next);
+  if (began != rung || next != rung + 1 || !read.is_interval || block.records.empty()) return;
+  block.rung_counts.resize(2 * std::size_t{ladder.rungs});
+  const bool is_older = block.first_read_in != epoch_;
+  Block::RungCount& count = block.rung_counts[rung + (is_older ? ladder.rungs : 0)];
+  count.found += found;
+  count.left += read.left;
+  RungWindows& windows = rung_windows_[block.unit == PageCount(1) ? 0 : 1];
+  windows.page_ns[rung] += static_cast<double>(window.count()) * (found + read.left);
+  windows.pages[rung] += found + read.left;
 }
 
 void ScanEngine::TakeTurnAgain(ScanTarget& target, const BlockPtr& block) {
@@ -1840,12 +1870,15 @@ bool ScanEngine::IsBlurred(const Block& block, std::uint32_t running_threads) co
   return kBlurredPart * newly_set > block.in_view;
 }
 
-bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadResult& read) {
+ScanEngine::Folded ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer,
+                                    const ReadResult& read) {
   Block& block = *pointer;
   const std::size_t count = block.unit_count();
   const nanoseconds cpu = target.CpuAt(read.time, read.running_threads);
   const nanoseconds exposure = std::max(cpu - block.cpu_at, nanoseconds(0));
   const bool first_read = !std::exchange(block.read_since_clear, true);
+  if (first_read) block.first_read_in = epoch_;
+  const bool is_older = block.first_read_in != epoch_;
   const nanoseconds exposed_before = block.cpu_at - block.cpu_cleared;
   block.cpu_at = cpu;
   block.read_at = read.time;
@@ -1871,6 +1904,7 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
   if (evidence) RecordsOf(pointer);
   std::uint32_t sets = 0;
   std::uint32_t seen = 0;
+  std::uint32_t left = 0;
   UnitSet found;
   std::bitset<kMostUnits / kEntriesPerLine> regained;  // cache lines that the target set bits in
   for (std::size_t i = 0; i < count; ++i) {
@@ -1899,10 +1933,17 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
     if (first && !bracketed) unit = TMPROF_UNIT_SET;  // a reference, without a first access
     found[i] = first;
     // In a blurred read, set pages are as little evidence as unset ones.
+    const tmprof_tally before = record ? record->tally : unused;
     tmprof_ladder_fold(record ? &record->tally : &unused, &unit, view_.accessed[i],
                        told ? (first ? of_first : of_unset).count() : 0,
                        told ? exposure.count() : 0, first_read);
     if (record) view_.NoteFrame(i, *record);
+    if (record && is_older) {
+      record->older.first_accesses += record->tally.first_accesses - before.first_accesses;
+      record->older.at_risk_ns += record->tally.at_risk_ns - before.at_risk_ns;
+      record->older.later_read_ns += record->tally.later_read_ns - before.later_read_ns;
+    }
+    left += unit == TMPROF_UNIT_UNSET;
     ++seen;
   }
   block.set += sets;
@@ -1912,7 +1953,10 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
   if (first_read && told && block.in_ladder && !block.by_whole && block.unit == PageCount(1) &&
       exposure <= 2 * first_rung && LadderClock(target, kernel_.Now()))
     OfferForFastTries(target, pointer, found);
-  return told;
+  return {.told = told,
+          .is_interval = evidence && bracketed && !unflushed && !barely_ran,
+          .found = barely_ran ? 0 : sets,
+          .left = left};
 }
 
 // The clear passes by pages that are mapped elsewhere too, in silence. Their bits would look like
@@ -2066,6 +2110,7 @@ void ScanEngine::VoidEvidence(const ScanTarget& target) {
       counts_.lost += looks + (record.seen ? block->unit.value() : 0);
     }
     block->records.clear();
+    block->rung_counts.clear();
   }
 }
 
@@ -2093,6 +2138,55 @@ void ScanEngine::EstimateVisit(std::uint64_t clearable, std::uint64_t at_once) {
   }
   visits_ = Visits{};
   visit_cpu_time_ = visit;
+}
+
+// Returns a number of few bits that is the count in the mean.
+std::uint32_t ScanEngine::Rounded(std::uint32_t count) {
+  const int bits = std::bit_width(count) - kBitsOfCount;
+  if (bits <= 0) return count;
+  const std::uint32_t step = std::uint32_t{1} << bits;
+  const std::uint32_t rest = count % step;
+  return count - rest + (rounding_() % step < rest ? step : 0);
+}
+
+std::vector<RungCounts> ScanEngine::TakeRungCounts() {
+  std::vector<BlockPtr> blocks;
+  for (const BlockPtr& block : touched_)
+    if (!block->rung_counts.empty()) blocks.push_back(block);
+  std::ranges::sort(
+      blocks, {}, [](const BlockPtr& block) { return PageKey{block->target, block->range.start}; });
+  std::vector<RungCounts> result;
+  for (const bool base : {true, false}) {
+    const RungWindows windows = std::exchange(rung_windows_[base ? 0 : 1], RungWindows{});
+    const tmprof_ladder& ladder = base ? base_ladder_ : huge_ladder_;
+    RungCounts counts;
+    for (const BlockPtr& block : blocks) {
+      if ((block->unit == PageCount(1)) != base || block->rung_counts.empty()) continue;
+      const auto of_block = std::exchange(block->rung_counts, {});
+      // A block that was planned anew may have had other bounds before.
+      if (counts.blocks() > 0 && counts.target.back() == block->target &&
+          block->range.start < counts.start.back() + PageCount(counts.pages.back()))
+        continue;
+      counts.target.push_back(block->target);
+      counts.start.push_back(block->range.start);
+      counts.pages.push_back(static_cast<std::uint32_t>(block->range.size().value()));
+      for (std::size_t k = 0; k < of_block.size(); ++k) {
+        RungCounts::Counts& to = k < ladder.rungs ? counts.new_visits : counts.older_visits;
+        const std::uint32_t found = Rounded(of_block[k].found);
+        to.found.push_back(found);
+        to.read.push_back(found + Rounded(of_block[k].left));
+      }
+    }
+    if (counts.blocks() == 0) continue;
+    for (std::size_t rung = 0; rung < ladder.rungs; ++rung) {
+      const double pages = windows.pages[rung];
+      const double mean = pages > 0 ? windows.page_ns[rung] / pages : 0;
+      counts.delay.emplace_back(ladder.delay_ns[rung]);
+      counts.window.emplace_back(std::llround(mean));
+    }
+    result.push_back(std::move(counts));
+  }
+  return result;
 }
 
 Harvest ScanEngine::TakeEpoch() {
@@ -2159,6 +2253,8 @@ Harvest ScanEngine::TakeEpoch() {
   notes.push_back(harvest.refusal);
   for (const std::string& text : notes)
     if (!text.empty()) harvest.note += (harvest.note.empty() ? "" : "; ") + text;
+  harvest.rungs = TakeRungCounts();
+  ++epoch_;
   for (const BlockPtr& block : touched_) {
     block->seen = false;
     if (block->records.empty()) continue;

@@ -242,8 +242,16 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   void Expand(const Block& block);
   std::vector<UnitRecord>& RecordsOf(const BlockPtr& block);
   bool IsBlurred(const Block& block, std::uint32_t running_threads) const;
-  // False: what was set could not be told apart.
-  bool Fold(ScanTarget& target, const BlockPtr& block, const ReadResult& read);
+  struct Folded {
+    bool told = false;         // false: what was set could not be told apart
+    bool is_interval = false;  // the time since the read before is known for each page
+    std::uint32_t found = 0;   // units
+    std::uint32_t left = 0;    // unset
+  };
+  Folded Fold(ScanTarget& target, const BlockPtr& block, const ReadResult& read);
+  void CountByRung(Block& block, std::uint32_t rung, const Folded& read);
+  std::uint32_t Rounded(std::uint32_t count);
+  std::vector<RungCounts> TakeRungCounts();
   void RejectUncleared(ScanTarget& target, const BlockPtr& block);
   // The bit of the unit is set, perhaps only because no clear reached it.
   void Reject(const BlockPtr& block, std::size_t unit, std::uint64_t frame, bool writable);
@@ -285,6 +293,14 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   std::array<FastRungTries, kFastRungs.size()> fast_rung_tries_;
   FirstVisitLoan loan_;
   std::mt19937_64 random_;
+  std::mt19937_64 rounding_;  // apart, so that what is counted changes nothing else
+  std::uint64_t epoch_ = 1;   // number of the open epoch
+  // Time between reads of this epoch, of the base ladder and of the huge one.
+  struct RungWindows {
+    std::array<double, TMPROF_LADDER_MAX_RUNGS> page_ns{};
+    std::array<double, TMPROF_LADDER_MAX_RUNGS> pages{};
+  };
+  std::array<RungWindows, 2> rung_windows_;
   std::uniform_real_distribution<double> anywhere_{0, 1};
   // A quarter of a rotation: what a rotation does at one time, none does for some dozens.
   std::uniform_real_distribution<double> turn_moves_by_{0, 0.25};

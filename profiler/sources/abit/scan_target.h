@@ -90,7 +90,19 @@ struct Block {
   std::uint32_t idle_reads = 0;        // in a row, that found the target had not run
   std::int64_t reserved_ns = 0;
 
+  // The interval of the ladder that the next read ends.
+  std::uint32_t interval_rung = 0;             // its rung, unless that rung is skipped
+  std::uint32_t interval_found = 0;            // by reads that came before its end
+  std::chrono::nanoseconds interval_start{0};  // since the clear
+  std::uint64_t first_read_in = 0;             // number of the epoch
+
   std::vector<UnitRecord> records;  // those of this epoch; empty: none
+  struct RungCount {
+    std::uint32_t found = 0;
+    std::uint32_t left = 0;  // unset
+  };
+  // Those of this epoch: each rung of new visits, then of older ones; empty: none.
+  std::vector<RungCount> rung_counts;
 
   // Fast tries of base pages need these.
   std::vector<std::uint8_t> first_read_finds;  // per page, in a row; empty: no visit yet

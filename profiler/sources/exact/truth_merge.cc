@@ -88,6 +88,7 @@ void AddTruth(EpochProfile& recorded, const EpochProfile& truth) {
 
   PageColumns merged;
   merged.Reserve(recorded.pages.size() + added.size());
+  if (recorded.pages.new_visits) merged.new_visits.emplace();
   auto next = added.begin();
   const auto append_before = [&](const PageKey& until) {
     for (; next != added.end() && next->key < until; ++next) {

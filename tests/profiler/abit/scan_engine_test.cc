@@ -811,6 +811,164 @@ TEST_F(ScanEngineTest, FirstReadsFindWhatIsDueSinceTheFlushThatEndsAClear) {
   EXPECT_NEAR(first_reads / finds, -std::expm1(-kRate * seconds_since_clear / first_reads), 0.04);
 }
 
+// Recounts the reads of a process of one block from the bits that the kernel showed, visit by
+// visit.
+struct Recount {
+  struct Epoch {
+    std::vector<std::uint64_t> read = std::vector<std::uint64_t>(9);
+    std::vector<std::uint64_t> found = std::vector<std::uint64_t>(9);
+    std::vector<std::uint64_t> older_read = std::vector<std::uint64_t>(9);
+    std::vector<std::uint64_t> older_found = std::vector<std::uint64_t>(9);
+    // By page, over the reads of ladders and the one before the next clear.
+    std::vector<double> new_seconds;
+    std::vector<std::uint64_t> new_firsts;
+  };
+  struct Read {
+    std::size_t epoch;
+    double since_clear;  // seconds
+    std::vector<bool> accessed;
+  };
+
+  explicit Recount(std::size_t pages) : pages_(pages) {}
+
+  // Rungs that have passed. A read may come so early that an eighth of its time is missing.
+  static std::size_t Passed(double since_clear) {
+    constexpr double kDelays[] = {250e-6, 500e-6, 1e-3, 2e-3, 4e-3, 16e-3, 64e-3, 256e-3, 1.024};
+    return static_cast<std::size_t>(
+        std::ranges::count_if(kDelays, [&](double delay) { return delay <= since_clear * 9 / 8; }));
+  }
+
+  void Visit(const std::vector<Read>& reads, std::vector<Epoch>& epochs) const {
+    std::vector<bool> set(pages_);
+    std::vector<bool> set_at_start = set;  // of the interval
+    std::size_t passed = 0;
+    std::size_t began_at = 0;
+    bool goes_on = true;
+    double before = 0;
+    for (const Read& read : reads) {
+      Epoch& epoch = epochs[read.epoch];
+      const bool is_new = read.epoch == reads.front().epoch;
+      for (std::size_t i = 0; i < pages_; ++i) {
+        if (set[i]) continue;
+        const double window = read.since_clear - before;
+        set[i] = read.accessed[i];
+        // A find that waited for longer than the visit had lasted says next to nothing.
+        const bool is_told = before == 0 || window <= std::max(8 * before, 4e-3);
+        if (is_new && (!set[i] || is_told)) {
+          epoch.new_seconds[i] += set[i] ? window / 2 : window;
+          epoch.new_firsts[i] += set[i];
+        }
+      }
+      before = read.since_clear;
+      const std::size_t now = Passed(read.since_clear);
+      if (!goes_on || now == passed) continue;
+      if (began_at == passed && now == passed + 1) {
+        for (std::size_t i = 0; i < pages_; ++i) {
+          if (set_at_start[i]) continue;
+          (is_new ? epoch.read : epoch.older_read)[passed] += 1;
+          (is_new ? epoch.found : epoch.older_found)[passed] += set[i];
+        }
+      }
+      passed = began_at = now;
+      set_at_start = set;
+      const auto count = static_cast<std::size_t>(std::ranges::count(set, true));
+      goes_on = now < 9 && 2 * count < pages_;
+    }
+  }
+
+  std::size_t pages_;
+};
+
+TEST_F(ScanEngineTest, CountsReadsByRungLikeARecountOfTheBitsThatWereShown) {
+  constexpr std::size_t kPages = 15;
+  constexpr nanoseconds kEpoch = milliseconds(300);
+  std::size_t counted = 0;
+  std::size_t older = 0;
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    kernel_ = SimulatedKernel();
+    kernel_.random.seed(seed);
+    kernel_.tells_when_processes_run = true;
+    kernel_.keeps_events = true;
+    processes_.clear();
+    std::vector<double> rates(kPages);
+    for (std::size_t i = 0; i < kPages; ++i)
+      rates[i] = static_cast<double>(i < 9 ? 1 + 2 * i : 60 * i);
+    Add(rates);
+    Start({.overhead_share = 1e-5, .seed = seed});
+    std::vector<Harvest> harvests;
+    std::vector<MonotonicTime> ends;
+    for (int e = 0; e < 12; ++e) {
+      Run(kEpoch);
+      harvests.push_back(engine_->TakeEpoch());
+      ends.push_back(kernel_.now);
+    }
+    const Recount recount(kPages);
+    std::vector<Recount::Epoch> epochs(harvests.size());
+    for (Recount::Epoch& epoch : epochs) {
+      epoch.new_seconds.resize(kPages);
+      epoch.new_firsts.resize(kPages);
+    }
+    std::vector<Recount::Read> reads;
+    std::optional<MonotonicTime> cleared;
+    for (const SimulatedKernel::Event& event : kernel_.events) {
+      if (event.is_clear) {
+        if (!reads.empty()) recount.Visit(reads, epochs);
+        reads.clear();
+        // The scanner takes the clear for one that ended at its call's return.
+        cleared = event.time;
+        continue;
+      }
+      if (!cleared || event.time - *cleared < microseconds(100)) continue;  // right after a clear
+      const auto epoch =
+          static_cast<std::size_t>(std::ranges::lower_bound(ends, event.time) - ends.begin());
+      reads.push_back({.epoch = epoch,
+                       .since_clear = std::chrono::duration<double>(event.time - *cleared).count(),
+                       .accessed = event.accessed});
+    }
+    if (!reads.empty()) recount.Visit(reads, epochs);
+    for (std::size_t e = 0; e < epochs.size(); ++e) {
+      SCOPED_TRACE(::testing::Message() << "seed " << seed << ", epoch " << e);
+      std::vector<std::uint32_t> none(9);
+      RungCounts::Counts told{none, none};
+      RungCounts::Counts told_of_older{none, none};
+      if (!harvests[e].rungs.empty()) {
+        ASSERT_EQ(harvests[e].rungs.size(), 1U);
+        const RungCounts& rungs = harvests[e].rungs[0];
+        ASSERT_EQ(rungs.blocks(), 1U);
+        ASSERT_EQ(rungs.rungs(), 9U);
+        EXPECT_EQ(rungs.start[0], kStart);
+        EXPECT_EQ(rungs.pages[0], kPages);
+        told = rungs.new_visits;
+        told_of_older = rungs.older_visits;
+      }
+      for (std::size_t rung = 0; rung < 9; ++rung) {
+        SCOPED_TRACE(::testing::Message() << "rung " << rung);
+        // Both parts of a count are rounded from 16 on, to an eighth at most.
+        const auto near = [](std::uint64_t exact) {
+          return ::testing::AllOf(::testing::Ge(exact - exact / 8),
+                                  ::testing::Le(exact + exact / 8));
+        };
+        EXPECT_THAT(std::uint64_t{told.read[rung]}, near(epochs[e].read[rung]));
+        EXPECT_THAT(std::uint64_t{told.found[rung]}, near(epochs[e].found[rung]));
+        EXPECT_THAT(std::uint64_t{told_of_older.read[rung]}, near(epochs[e].older_read[rung]));
+        EXPECT_THAT(std::uint64_t{told_of_older.found[rung]}, near(epochs[e].older_found[rung]));
+        counted += epochs[e].read[rung];
+        older += epochs[e].older_read[rung];
+      }
+      for (const BlockEvidence& block : harvests[e].evidence) {
+        for (std::size_t i = 0; i < block.units.size(); ++i) {
+          const UnitRecord& unit = block.units[i];
+          EXPECT_EQ(unit.tally.first_accesses - unit.older.first_accesses, epochs[e].new_firsts[i]);
+          EXPECT_NEAR(1e-9 * static_cast<double>(unit.tally.at_risk_ns - unit.older.at_risk_ns),
+                      epochs[e].new_seconds[i], 1e-4 + 0.001 * epochs[e].new_seconds[i]);
+        }
+      }
+    }
+  }
+  EXPECT_GT(counted, 1'000U);
+  EXPECT_GT(older, 50U) << "visits go on across the end of an epoch";
+}
+
 TEST_F(ScanEngineTest, APlainScanSeesOnlyWhetherAPageWasAccessedInTheInterval) {
   SimulatedProcess& process = Add(Rates(64 * kTable, 16, 3'000, 22));
   Start({.mode = ScanOptions::Mode::kPlain, .overhead_share = 0.01});

@@ -167,6 +167,15 @@ class SimulatedKernel final : public AbitKernel {
   std::optional<std::string> pressure;
   std::vector<MonotonicTime> clears_at;
   std::vector<Vpn> cleared;  // start of each clear
+  // Clears of more than a page, and reads of entries, in order.
+  struct Event {
+    bool is_clear = false;
+    MonotonicTime time;  // of a clear: the end of its flush
+    Vpn start;
+    std::vector<bool> accessed;  // by the pages of the process; empty for a clear
+  };
+  std::vector<Event> events;
+  bool keeps_events = false;
   // Counts reads of a range right after its clear, or after other such reads.
   std::uint64_t reads_after_clear = 0;
   std::optional<int> open_error;  // errno: no process can be opened
@@ -289,6 +298,11 @@ class SimulatedKernel final : public AbitKernel {
         parts.push_back(Part(Vpn(at)));
       for (std::size_t i = 0; i < parts.size(); ++i)
         if (!parts[i].huge) parts[i].entries = tables_[i];
+      if (kernel_.keeps_events && depth == PageTableReader::Depth::kEntries) {
+        kernel_.events.push_back({.time = kernel_.now, .start = range.start});
+        for (const SimulatedProcess::Page& page : process_.pages)
+          kernel_.events.back().accessed.push_back(page.accessed);
+      }
       return result;
     }
 
@@ -321,6 +335,8 @@ class SimulatedKernel final : public AbitKernel {
                                  : kernel_.clear_takes;
       kernel_.now += first;
       const ClearOutcome outcome = ClearNow(range);
+      if (kernel_.keeps_events && !is_page)
+        kernel_.events.push_back({.is_clear = true, .time = kernel_.now, .start = range.start});
       cleared_ = range;
       cleared_at_ = kernel_.now;
       if (!is_page) return outcome;

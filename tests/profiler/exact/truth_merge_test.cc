@@ -49,6 +49,17 @@ TEST(AddTruth, JoinsSpansAndAddsPagesThatNobodySaw) {
   EXPECT_EQ(recorded.sources[0].observations, 21u);
 }
 
+TEST(AddTruth, KeepsWhatIsKnownOfWhenVisitsBegan) {
+  TruthAssembler assembler(kTiersimSource);
+  assembler.Add({}, 0, Epoch(0, 10, 20, 42, 3, 7));
+  EpochProfile recorded = Recorded();
+  recorded.pages.new_visits = {
+      .first_accesses = {0, 0}, .time_at_risk = {{}, {}}, .later_time = {{}, {}}};
+  AddTruth(recorded, assembler.Build({}));
+  ASSERT_TRUE(recorded.pages.new_visits.has_value());
+  EXPECT_EQ(recorded.pages.new_visits->first_accesses, std::vector<std::uint32_t>(3));
+}
+
 TEST(AddTruth, AnUnknownLossStaysUnknownWhateverIsAdded) {
   TruthAssembler assembler(kExactSource);
   assembler.Add({}, 0, Epoch(0, 10, 20, 42, 600, 10));
