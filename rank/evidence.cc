@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/check.h"
+
 namespace tmprof {
 namespace {
 
@@ -34,12 +36,13 @@ double SecondsOf(LogDuration duration) {
 constexpr double kRounding = 0.05;
 
 // Moves first accesses that first reads found to their own fields.
-void TellFirstReadsApart(const PageColumns& pages, std::size_t i, Evidence& evidence) {
+void TellFirstReadsApart(const PageColumns& pages, std::size_t i, LogDuration later_time,
+                         Evidence& evidence) {
   if (pages.finding_reads) {
     const double span = pages.span_pages[i];
     const double finds = pages.finding_reads->first_reads[i];
     const double first_seconds = SecondsOf(pages.finding_reads->first_time[i]) * span / 2;
-    const double to_reads = SecondsOf(pages.finding_reads->later_time[i]) * span / 2;
+    const double to_reads = SecondsOf(later_time) * span / 2;
     if (finds > 0 && first_seconds > 0) {
       const double others = std::max(evidence.page_seconds_at_risk - first_seconds, 0.0);
       evidence.first_read_finds = finds;
@@ -66,7 +69,16 @@ void TellFirstReadsApart(const PageColumns& pages, std::size_t i, Evidence& evid
   }
 }
 
-Evidence EvidenceAt(const PageColumns& pages, std::size_t i) {
+// Replaces bits of all visits by those of the new ones.
+void LeaveOutOlderVisits(const PageColumns& pages, std::size_t i, Evidence& evidence) {
+  const PageColumns::NewVisits& visits = *pages.new_visits;
+  evidence.first_accesses = visits.first_accesses[i];
+  evidence.page_seconds_at_risk = SecondsOf(visits.time_at_risk[i]) * pages.span_pages[i];
+  if (evidence.first_accesses + evidence.page_seconds_at_risk > 0) return;
+  evidence.looks = evidence.references = 0;
+}
+
+Evidence EvidenceAt(const PageColumns& pages, std::size_t i, Visits visits) {
   const double span = pages.span_pages[i];
   Evidence evidence{.looks = pages.looks[i] * span,
                     .references = static_cast<double>(pages.references[i]),
@@ -83,7 +95,12 @@ Evidence EvidenceAt(const PageColumns& pages, std::size_t i) {
       evidence.fast_earlier_seconds = SecondsOf(pages.fast_tries->earlier_time[i]);
     }
   }
-  TellFirstReadsApart(pages, i, evidence);
+  LogDuration later_time = pages.finding_reads ? pages.finding_reads->later_time[i] : LogDuration();
+  if (visits == Visits::kNew) {
+    LeaveOutOlderVisits(pages, i, evidence);
+    later_time = pages.new_visits->later_time[i];
+  }
+  TellFirstReadsApart(pages, i, later_time, evidence);
   if (pages.accesses) {
     evidence.accesses = static_cast<double>(pages.accesses->loads[i]) +
                         static_cast<double>(pages.accesses->stores[i]);
@@ -177,15 +194,23 @@ void Push(EvidenceTable& table, PageKey key, std::uint32_t span_pages, const Evi
   table.evidence.push_back(evidence);
 }
 
-void TakeEvidence(const EpochProfile& profile, EvidenceTable& table) {
+Visits VisitsToJudgeBy(const PageColumns& pages) {
+  // Without a clock of the targets no visit has timed evidence.
+  const bool timed = std::ranges::any_of(pages.time_at_risk,
+                                         [](LogDuration time) { return time > LogDuration(); });
+  return pages.new_visits && timed ? Visits::kNew : Visits::kAll;
+}
+
+void TakeEvidence(const EpochProfile& profile, EvidenceTable& table, Visits visits) {
   const PageColumns& pages = profile.pages;
+  TMPROF_CHECK(visits == Visits::kAll || pages.new_visits);
   table.key.resize(pages.size());
   table.span_pages.resize(pages.size());
   table.evidence.resize(pages.size());
   for (std::size_t i = 0; i < pages.size(); ++i) {
     table.key[i] = pages.key(i);
     table.span_pages[i] = pages.span_pages[i];
-    table.evidence[i] = EvidenceAt(pages, i);
+    table.evidence[i] = EvidenceAt(pages, i, visits);
   }
 }
 

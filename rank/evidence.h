@@ -84,8 +84,18 @@ inline PageKey EndOf(const EvidenceTable& table, std::size_t row) {
 // Precondition: `key` is at or past the end of the last span.
 void Push(EvidenceTable& table, PageKey key, std::uint32_t span_pages, const Evidence& evidence);
 
-// Overwrites `table`, in its own memory.
-void TakeEvidence(const EpochProfile& profile, EvidenceTable& table);
+enum class Visits : std::uint8_t {
+  kAll,
+  kNew,  // their first read was in the epoch (PageColumns::NewVisits)
+};
+
+// Returns the visits that no earlier epoch has evidence of, as far as `pages` tells when visits
+// began: kNew, or kAll.
+Visits VisitsToJudgeBy(const PageColumns& pages);
+
+// Overwrites `table`, in its own memory. Precondition: `visits` is kAll, or it is known which are
+// new. A page that no new visit has timed evidence of then counts as not looked at.
+void TakeEvidence(const EpochProfile& profile, EvidenceTable& table, Visits visits = Visits::kAll);
 
 // Overwrites `joined` with the sum of both. If a newer span overlaps older spans with other bounds
 // (a huge page split or collapsed), the old evidence is spread evenly over its pages and follows

@@ -41,15 +41,17 @@ void HitRateTeller::Absorb(const EpochProfile& profile) {
   ranker_.Absorb(profile);
   if (!chosen_.key.empty()) {
     PartedEvidence latest;
-    latest.Take(profile);
     TargetTimes times;
     times.Add(profile);
     if (source_ == RankSource::kMemory) {
+      latest.Take(profile);
       latest.Part();
       if (ranker_.SamplesAreOfMemory())
         by_samples_.Add(ranker_.ByPage(latest.table(), times), chosen_);
     } else {
-      by_bits_.Add(ranker_.ByPage(std::move(latest.spans()), times), times, chosen_);
+      const Visits visits = VisitsToJudgeBy(profile.pages);
+      latest.Take(profile, visits);
+      by_bits_.Add(ranker_.ByPage(std::move(latest.spans()), times), visits, times, chosen_);
     }
   }
   Choose();

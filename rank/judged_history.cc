@@ -142,7 +142,7 @@ std::vector<std::size_t> GroupsOnEitherSide(std::span<const std::uint32_t> group
 
 }  // namespace
 
-void JudgedHistory::Add(const EvidenceTable& epoch, const TargetTimes& times,
+void JudgedHistory::Add(const EvidenceTable& epoch, Visits visits, const TargetTimes& times,
                         const ChosenSpans& chosen) {
   if (chosen.key.empty()) return;
   for (std::size_t i = 0; i < chosen.key.size();) {
@@ -161,7 +161,8 @@ void JudgedHistory::Add(const EvidenceTable& epoch, const TargetTimes& times,
   }
 
   const RateView view(epoch, RankSource::kReferences);
-  const std::vector<PageKey> begun_before = BlocksBegunBefore(epoch, view);
+  const std::vector<PageKey> begun_before =
+      visits == Visits::kNew ? std::vector<PageKey>{} : BlocksBegunBefore(epoch, view);
   std::size_t at = 0;
   for (std::size_t row = 0; row < epoch.size(); ++row) {
     const PageKey key = epoch.key[row];

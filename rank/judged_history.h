@@ -24,9 +24,11 @@ class JudgedHistory {
  public:
   explicit JudgedHistory(std::size_t choices) : choices_(choices) {}
 
-  // `epoch` is the evidence of an epoch alone, and `times` its CPU times. `chosen` was chosen
-  // before the epoch.
-  void Add(const EvidenceTable& epoch, const TargetTimes& times, const ChosenSpans& chosen);
+  // `epoch` is the evidence of these visits in an epoch alone, and `times` its CPU times. `chosen`
+  // was chosen before the epoch. Of kAll, blocks are left out with pages that an older visit had
+  // already found, because such a visit still watches its slow pages alone.
+  void Add(const EvidenceTable& epoch, Visits visits, const TargetTimes& times,
+           const ChosenSpans& chosen);
 
   // Returns one rate for each choice; nullopt: no accessed bit was read after a choice. Pages that
   // were not chosen, including those of `unknown`, are assumed to be as hot as those of them that

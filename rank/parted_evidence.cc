@@ -66,10 +66,10 @@ class PagesOf {
 
 }  // namespace
 
-void PartedEvidence::Take(const EpochProfile& profile) {
+void PartedEvidence::Take(const EpochProfile& profile, Visits visits) {
   const PageColumns& pages = profile.pages;
   Clear(pages_);
-  TakeEvidence(profile, spans_);
+  TakeEvidence(profile, spans_, visits);
   repeats_ = {};
   if (std::ranges::none_of(pages.span_pages, IsRegion)) return;
 

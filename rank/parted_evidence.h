@@ -17,7 +17,7 @@ namespace tmprof {
 class PartedEvidence {
  public:
   // Both overwrite what there was, in its own memory, and leave the parts to Part().
-  void Take(const EpochProfile& profile);
+  void Take(const EpochProfile& profile, Visits visits = Visits::kAll);
   // Becomes the sum of both, neither of which is this object. Pages that are now in a huge page or
   // have a record of their own are no longer told apart. If their samples have faded to next to
   // nothing, these become the region's.

@@ -291,8 +291,9 @@ struct JudgedHistories {
   std::vector<double> really;
   std::vector<HitRates> told;
 };
+using Change = std::function<void(EpochProfile&, unsigned seed)>;
 JudgedHistories JudgeHistories(const Rates& rates, const std::vector<PageCount>& capacities,
-                               unsigned seed) {
+                               unsigned seed, const Change& change = nullptr) {
   constexpr int kEpochs = 10;
   HitRateTeller teller(Ranker::DefaultOptions(RankModel::kRate), RankSource::kReferences,
                        capacities);
@@ -311,6 +312,7 @@ JudgedHistories JudgeHistories(const Rates& rates, const std::vector<PageCount>&
     EpochProfile epoch = simulation::ToEpoch(
         simulation::Observe(rates, scenario, seed + static_cast<unsigned>(e)), e);
     epoch.targets = {{.id = TargetId(0), .cpu_time = std::chrono::milliseconds(100)}};
+    if (change) change(epoch, seed + static_cast<unsigned>(e));
     teller.Absorb(epoch);
     ranker.Absorb(epoch);
   }
@@ -338,6 +340,115 @@ TEST(HitRatesMonteCarlo, JudgeHistoryByEvidenceThatDidNotRankIt) {
     }
     for (const double error : errors) EXPECT_NEAR(error, 0, 0.05) << name;
   }
+}
+
+enum class Began { kTold, kUntold };
+
+// Every block has had a visit before the epoch, too. The pages that this had not found within 64 ms
+// were watched for another second.
+void AddOlderVisits(const Rates& rates, Began began, EpochProfile& epoch, unsigned seed) {
+  constexpr double kSeconds = 1;
+  std::mt19937_64 random(seed);
+  const PageColumns before = std::exchange(epoch.pages, {});
+  std::size_t row = 0;
+  for (std::uint64_t page = 0; page < kPages; ++page) {
+    PageRecord record{.key = {TargetId(0), Vpn(page)}};
+    if (row < before.size() && before.vpn[row] == Vpn(page)) record = RecordAt(before, row++);
+    if (began == Began::kTold) {
+      record.new_first_accesses = record.first_accesses;
+      record.new_time_at_risk = record.time_at_risk;
+      record.new_later_read_time = record.later_read_time;
+    }
+    ++record.looks;
+    std::exponential_distribution<double> next_access(rates[page]);
+    if (next_access(random) <= 64e-3) {
+      ++record.references;
+    } else {
+      const bool found = next_access(random) <= kSeconds;
+      const auto sum = [](LogDuration one, double more) {
+        return LogDuration::FromNanoseconds(
+            std::chrono::nanoseconds(std::llround(1e9 * (one.seconds() + more))));
+      };
+      record.references += found;
+      record.first_accesses += found;
+      record.time_at_risk = sum(record.time_at_risk, found ? kSeconds / 2 : kSeconds);
+      if (found) record.later_read_time = sum(record.later_read_time, kSeconds);
+    }
+    Append(epoch.pages, record);
+  }
+}
+
+// As far as that is known, older visits neither widen the interval nor move it.
+TEST(HitRatesMonteCarlo, JudgeHistoryByNewVisitsAlone) {
+  const std::vector<PageCount> capacities{PageCount(kPages / 8)};
+  struct Case {
+    const char* name;
+    Rates rates;
+    double widest;
+  };
+  const std::vector<Case> cases{{"zipf", simulation::Zipf(kPages, kAccessRate), 0.35},
+                                {"hotset", simulation::Hotset(kPages, kAccessRate), 0.2}};
+  for (const auto& [name, rates, widest] : cases) {
+    SCOPED_TRACE(name);
+    const auto judged = [&](Began began) {
+      return JudgeHistories(rates, capacities, 40, [&](EpochProfile& epoch, unsigned seed) {
+        AddOlderVisits(rates, began, epoch, seed);
+      });
+    };
+    const auto [really, told] = judged(Began::kTold);
+    ASSERT_TRUE(told[0].history.has_value());
+    const HitRate& history = *told[0].history;
+    EXPECT_NEAR(history.value, really[0], 0.07);
+    EXPECT_LE(history.low, really[0]);
+    EXPECT_GE(history.high, really[0]);
+    EXPECT_LT(history.high - history.low, widest);
+    std::printf("| %s | %.3f | %.3f [%.3f, %.3f] |\n", name, really[0], history.value, history.low,
+                history.high);
+    const std::vector<HitRates> untold = judged(Began::kUntold).told;
+    ASSERT_TRUE(untold[0].history.has_value());
+    EXPECT_EQ(untold[0].history->low, 0);
+    EXPECT_EQ(untold[0].history->high, 1);
+  }
+}
+
+// All visits of these epochs began before them.
+TEST(HitRates, GiveNoHistoryByOlderVisits) {
+  HitRateTeller teller(Ranker::DefaultOptions(RankModel::kRate), RankSource::kReferences,
+                       std::vector<PageCount>{PageCount(64)});
+  for (std::uint64_t index = 0; index < 4; ++index) {
+    std::vector<PageRecord> records;
+    for (std::uint64_t vpn = 0; vpn < 16'384; ++vpn)
+      records.push_back(Visited(vpn, vpn % 16 == 0, std::chrono::milliseconds(8)));
+    EpochProfile epoch = Epoch(index, records);
+    epoch.targets = {{.id = TargetId(0), .cpu_time = std::chrono::seconds(1)}};
+    if (index > 0) {
+      epoch.pages.new_visits = {.first_accesses = std::vector<std::uint32_t>(16'384),
+                                .time_at_risk = std::vector<LogDuration>(16'384),
+                                .later_time = std::vector<LogDuration>(16'384)};
+    }
+    teller.Absorb(epoch);
+  }
+  EXPECT_FALSE(teller.Tell()[0].history.has_value());
+}
+
+// Visits of a target whose CPU clock cannot be read have no times.
+TEST(HitRates, GiveHistoryByAllVisitsIfNoneIsTimed) {
+  HitRateTeller teller(Ranker::DefaultOptions(RankModel::kRate), RankSource::kReferences,
+                       std::vector<PageCount>{PageCount(64)});
+  for (std::uint64_t index = 0; index < 4; ++index) {
+    std::vector<PageRecord> records;
+    for (std::uint64_t vpn = 0; vpn < 16'384; ++vpn) {
+      records.push_back(Visited(vpn, 0, std::chrono::milliseconds(0)));
+      records.back().references = vpn % 16 == 0;
+    }
+    EpochProfile epoch = Epoch(index, records);
+    epoch.targets = {{.id = TargetId(0), .cpu_time = std::chrono::seconds(1)}};
+    epoch.pages.new_visits = {.first_accesses = std::vector<std::uint32_t>(16'384),
+                              .time_at_risk = std::vector<LogDuration>(16'384),
+                              .later_time = std::vector<LogDuration>(16'384)};
+    teller.Absorb(epoch);
+  }
+  EXPECT_TRUE(teller.Tell()[0].history.has_value());
 }
 
 TEST(HitRatesMonteCarlo, GivesNoHistoryIfItsFirstReadsGiveNoHitRates) {
