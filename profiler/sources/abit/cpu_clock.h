@@ -20,17 +20,25 @@ namespace tmprof::abit {
 // thread.
 class CpuClock {
  public:
-  explicit CpuClock(std::chrono::nanoseconds tick) : tick_(tick) {}
+  explicit CpuClock(std::chrono::nanoseconds tick) : tick_(tick), longest_stay_(tick) {}
+
+  // Threads leave the CPU so soon, and the kernel's figure is brought up to date as they do. This
+  // is believed while the target rests some of the time: a thread that never leaves would show.
+  void ExpectShortStays(std::chrono::nanoseconds longest_stay) {
+    longest_stay_ = std::min(tick_, longest_stay);
+  }
 
   // `reported` is the kernel's figure at `now`. Returns the CPU time, which goes back by up to a
   // tick per thread where it had been taken for more than it was.
   std::chrono::nanoseconds Advance(MonotonicTime now, std::chrono::nanoseconds reported,
                                    std::uint32_t running_threads) {
+    SeeIfItRests(now, reported, std::max(running_before_, running_threads));
     if (!started_ || running_threads == 0) {
       estimate_ = reported;
     } else if (now > last_) {
       const auto predicted = estimate_ + (now - last_) * (running_before_ + running_threads) / 2;
-      const auto behind = tick_ * std::max(running_before_, running_threads);
+      const auto behind =
+          (rests_ ? longest_stay_ : tick_) * std::max(running_before_, running_threads);
       estimate_ = std::clamp(predicted, reported, reported + behind);
     }
     started_ = true;
@@ -56,7 +64,20 @@ class CpuClock {
   std::uint32_t running_threads() const { return running_before_; }
 
  private:
+  static constexpr int kTicksOfWindow = 4;
+
+  void SeeIfItRests(MonotonicTime now, std::chrono::nanoseconds reported, std::uint32_t threads) {
+    if (started_ && now - window_at_ < kTicksOfWindow * tick_) return;
+    rests_ = started_ && reported - window_cpu_ + tick_ * threads < now - window_at_;
+    window_at_ = now;
+    window_cpu_ = reported;
+  }
+
   std::chrono::nanoseconds tick_;
+  std::chrono::nanoseconds longest_stay_;
+  bool rests_ = false;  // no thread was on a CPU for some of the latest window
+  MonotonicTime window_at_;
+  std::chrono::nanoseconds window_cpu_{0};
   bool started_ = false;
   MonotonicTime last_;
   std::chrono::nanoseconds estimate_{0};

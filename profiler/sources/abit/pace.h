@@ -55,12 +55,20 @@ class Pace {
         std::llround(margin * static_cast<double>(cpu.count()) / share));
   }
 
+  // The time by which it has used that much CPU time if it goes on as before; less if it rests so
+  // much that a sudden run would make the next look far too late.
+  std::chrono::nanoseconds Likely(std::chrono::nanoseconds cpu) const {
+    return std::chrono::nanoseconds(
+        std::llround(static_cast<double>(cpu.count()) / std::max(share_, 1 / kMostUnwoken)));
+  }
+
  private:
   // These are choices. A look that comes too early costs 5 us of the scanner, one that comes late
   // lengthens an exposure, which is recorded as it was.
   static constexpr std::chrono::nanoseconds kShareWindow = std::chrono::milliseconds(50);
   static constexpr std::chrono::nanoseconds kRests = std::chrono::milliseconds(20);
   static constexpr double kMostStretch = 32;
+  static constexpr double kMostUnwoken = 16;  // of a target that wakes nobody when it runs
   static constexpr double kMargin = 1.5;
   static constexpr double kAlways = 0.95;  // a share above is of a program that does not rest
 

@@ -52,6 +52,13 @@ constexpr nanoseconds kAfterFailedVisit = microseconds(500);
 constexpr nanoseconds kIdlePace = milliseconds(1);
 constexpr std::uint32_t kPatientReads = 20;
 constexpr nanoseconds kIdleWait = milliseconds(256);
+// Without an exact clock the scanner asks the kernel for the target's CPU time, which costs a tenth
+// of a read. A poll may come early by this part of its wait, if the scanner is awake.
+constexpr int kEarlyPoll = 4;
+// A target that rests may begin to run at any time, and a read that comes late tells less.
+constexpr nanoseconds kLongestPoll = milliseconds(10);
+constexpr int kPollsOfRest = 32;  // the end of a rest is seen late by this part of it
+constexpr int kTicksOfPolls = 2;  // shorter waits for a running target are timed by the wall
 // A read may be early by this part of its delay, if the scanner is awake: waking up costs it most.
 constexpr int kEarly = 16;
 constexpr int kWidestBracket = 8;  // times the exposure before ...
@@ -140,6 +147,13 @@ constexpr nanoseconds kLeastPlainInterval = 5 * kUnflushed;
 // The interrupts of a flush, and the walks that find the translations again.
 constexpr nanoseconds kFlushCosts = microseconds(150);
 constexpr std::uint32_t kMostFlushTries = 16;  // after one clear
+
+// Returns the least wait for a target that so many looks in a row have found idle.
+nanoseconds LongerIfIdle(std::uint32_t idle_looks) {
+  if (idle_looks <= kPatientReads) return nanoseconds(0);
+  return std::min<nanoseconds>(kIdlePace * (1 << std::min(idle_looks - kPatientReads, 16u)),
+                               kIdleWait);
+}
 
 Vpn AlignDown(Vpn vpn, PageCount span) { return Vpn(vpn.value() / span.value() * span.value()); }
 
@@ -282,7 +296,10 @@ BlockPtr ScanEngine::TakeCpuDue(MonotonicTime now, MonotonicTime& next_due,
       continue;
     const std::optional<RunningTime> running = target.Running(now);
     if (!running) {
-      WaitWithoutClock(target, now);
+      if (BlockPtr block = PollClock(target, now, next_look)) {
+        read_by_cpu_ = next->first;
+        return block;
+      }
       continue;
     }
     target.pace.See(now, *running);
@@ -321,14 +338,52 @@ BlockPtr ScanEngine::TakeCpuDue(MonotonicTime now, MonotonicTime& next_due,
   return nullptr;
 }
 
-// Its exact clock was dropped: what it was to tell of is looked at by the time on the wall.
-void ScanEngine::WaitWithoutClock(ScanTarget& target, MonotonicTime now) {
-  target.turn_at.reset();
-  target.fast.next.reset();
-  for (; !target.cpu_dues.empty(); target.cpu_dues.pop()) {
-    const CpuDue& due = target.cpu_dues.top();
-    if (!due.stale()) dues_.push({now + kShortestWait, nanoseconds(0), due.block, due.generation});
+// Asks the kernel for the CPU time of a target without an exact clock. Returns a block that is due
+// by it, or sets `next_look` to the time to ask again. The kernel's figure is behind by up to a
+// tick for each running thread, so what was due is late by no more.
+BlockPtr ScanEngine::PollClock(ScanTarget& target, MonotonicTime now, MonotonicTime& next_look) {
+  target.fast.next.reset();  // tries take an exact clock
+  if (target.cpu_dues.empty() && !target.turn_at) return nullptr;
+  ClockPolls& polls = target.polls;
+  if (now < polls.next - polls.early) {
+    next_look = std::min(next_look, polls.next);
+    return nullptr;
   }
+  const nanoseconds cpu = target.handle->CpuTime();
+  target.pace.See(now, {.cpu = cpu, .threads = 0, .longest_stay = {}});
+  if (target.turn_at && *target.turn_at <= cpu) {
+    target.turn_at.reset();
+    next_clear_ = std::min(next_clear_, std::max(now, clear_gap_end_));
+  }
+  nanoseconds wanted = target.turn_at.value_or(nanoseconds::max());
+  if (!target.cpu_dues.empty()) {
+    const CpuDue due = target.cpu_dues.top();
+    if (due.cpu - due.slack <= cpu) {
+      target.cpu_dues.pop();
+      return due.block;
+    }
+    wanted = std::min(wanted, due.cpu);
+  }
+  if (wanted == nanoseconds::max()) return nullptr;
+  if (polls.cpu != cpu) polls.moved_at = now;
+  polls.cpu = cpu;
+  polls.next = MonotonicTime::max();
+  PollIn(target, wanted - cpu, now);
+  next_look = std::min(next_look, polls.next);
+  return nullptr;
+}
+
+// The target is to be asked again once it has likely used that much CPU time. The longer it has
+// rested, the more rarely it is asked.
+void ScanEngine::PollIn(ScanTarget& target, nanoseconds cpu, MonotonicTime now) {
+  ClockPolls& polls = target.polls;
+  const nanoseconds rested = polls.cpu ? now - polls.moved_at : nanoseconds(0);
+  const nanoseconds likely = std::min(target.pace.Likely(cpu), std::max(cpu, kLongestPoll));
+  const nanoseconds wait =
+      std::max({likely, kIdlePace, std::min(rested / kPollsOfRest, kIdleWait)});
+  if (now + wait >= polls.next) return;
+  polls.next = now + wait;
+  polls.early = wait / kEarlyPoll;
 }
 
 // Returns the time to look at the target again, which is to have used that CPU time, `slack` more
@@ -368,11 +423,17 @@ ScanEngine::Wait ScanEngine::WaitFor(ScanTarget& target, nanoseconds cpu, nanose
   return {.until = again && again->threads > 0 ? now + kShortestSleep : kNever};
 }
 
-// Puts its next turn off by so much of its CPU time. False: its clock is not exact.
+// Puts its next turn off by so much of its CPU time. False: its clock is neither exact nor polled.
 bool ScanEngine::WaitsByCpu(ScanTarget& target, nanoseconds cpu, MonotonicTime now) {
-  const std::optional<RunningTime> running = LadderClock(target, now);
-  if (!running) return false;
-  if (!target.turn_at) target.turn_at = running->cpu + cpu;
+  if (const std::optional<RunningTime> running = LadderClock(target, now)) {
+    if (!target.turn_at) target.turn_at = running->cpu + cpu;
+    return true;
+  }
+  if (options_.mode != ScanOptions::Mode::kLadder || !target.switches_often) return false;
+  if (!target.turn_at) {
+    target.turn_at = target.handle->CpuTime() + cpu;
+    PollIn(target, cpu, now);
+  }
   return true;
 }
 
@@ -380,7 +441,10 @@ bool ScanEngine::WaitsByCpu(ScanTarget& target, nanoseconds cpu, MonotonicTime n
 // what it does first. The clear waits for a random moment of its CPU time instead.
 bool ScanEngine::IsItsTurn(ScanTarget& target, MonotonicTime now) {
   const std::optional<RunningTime> running = LadderClock(target, now);
-  if (!running) return true;
+  if (!running) {
+    target.turn_at.reset();
+    return true;
+  }
   target.pace.See(now, *running);
   if (target.turn_at) return false;
   const bool waited = std::exchange(target.waited_for_turn, false);
@@ -1744,18 +1808,29 @@ void ScanEngine::ScheduleNextRead(ScanTarget& target, const BlockPtr& block, Mon
     return;
   }
   nanoseconds wait = nanoseconds(ladder.delay_ns[block->rung]) - exposed;
+  if (options_.mode == ScanOptions::Mode::kLadder && !unflushed && MayPollFor(target, wait)) {
+    ScheduleByCpu(target, block);
+    PollIn(target, wait, now);
+    return;
+  }
   if (options_.mode == ScanOptions::Mode::kLadder)
     wait /= std::max(target.clock.running_threads(), 1u);
-  wait = std::max(wait, block->idle_reads == 0 ? kShortestWait : kIdlePace);
+  wait = std::max(
+      {wait, block->idle_reads == 0 ? kShortestWait : kIdlePace, LongerIfIdle(block->idle_reads)});
   if (unflushed) wait = std::max(wait, kUnflushed);
-  if (block->idle_reads > kPatientReads) {
-    const auto longer = kIdlePace * (1 << std::min(block->idle_reads - kPatientReads, 16u));
-    wait = std::max(wait, std::min<nanoseconds>(longer, kIdleWait));
-  }
   dues_.push({now + wait, wait / kEarly, block, block->generation});
 }
 
-// Precondition: the clock of the target is exact at any moment.
+// True: the kernel's figure tells well enough when the target will have used that much CPU time.
+// The figure of a running thread is a tick behind. It is exact of one that is off the CPU, as
+// threads that switch often are soon.
+bool ScanEngine::MayPollFor(const ScanTarget& target, nanoseconds cpu) const {
+  const std::uint32_t running = target.clock.running_threads();
+  if (running == 0 && target.switches_often) return true;
+  return cpu / std::max(running, 1u) >= kTicksOfPolls * kernel_.Tick();
+}
+
+// Precondition: the clock of the target is exact at any moment, or polled.
 void ScanEngine::ScheduleByCpu(ScanTarget& target, const BlockPtr& block) {
   const nanoseconds due = block->cpu_cleared + nanoseconds(LadderOf(*block).delay_ns[block->rung]);
   target.cpu_dues.push({due, (due - block->cpu_at) / kEarly, block, block->generation});

@@ -77,7 +77,9 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   void DropStaleDues();
   std::optional<RunningTime> LadderClock(ScanTarget& target, MonotonicTime now) const;
   BlockPtr TakeCpuDue(MonotonicTime now, MonotonicTime& next_due, MonotonicTime& next_look);
-  void WaitWithoutClock(ScanTarget& target, MonotonicTime now);
+  BlockPtr PollClock(ScanTarget& target, MonotonicTime now, MonotonicTime& next_look);
+  void PollIn(ScanTarget& target, std::chrono::nanoseconds cpu, MonotonicTime now);
+  bool MayPollFor(const ScanTarget& target, std::chrono::nanoseconds cpu) const;
   struct Wait {
     MonotonicTime until;
     bool is_due = false;  // something is due then; else it is a time to look

@@ -299,6 +299,14 @@ struct WholeNeed {
   }
 };
 
+// When the kernel is asked for the CPU time of a target without an exact clock.
+struct ClockPolls {
+  MonotonicTime next{};                         // no sooner
+  std::chrono::nanoseconds early{0};            // it may come early by so much
+  std::optional<std::chrono::nanoseconds> cpu;  // at the last poll
+  MonotonicTime moved_at{};                     // when it was first found at `cpu`
+};
+
 struct ScanTarget : WatchedTarget {
   using WatchedTarget::WatchedTarget;
 
@@ -326,14 +334,16 @@ struct ScanTarget : WatchedTarget {
   MonotonicTime has_new_pages_until{};   // clears are taken to pass by some until then
   std::uint32_t clears_of_unproven = 0;  // blocks, with pages that no clear was seen to reach
 
-  // These hold where the target's clock is exact at any moment.
   std::priority_queue<CpuDue> cpu_dues;
   // The next clear is tried at this CPU time of the target, because it was off the CPU at the last
-  // try.
+  // try, or as its budget is spent.
   std::optional<std::chrono::nanoseconds> turn_at;
+  Pace pace;
+  ClockPolls polls;
+
+  // These hold where the target's clock is exact at any moment.
   bool waited_for_turn = false;
   FastSession fast;
-  Pace pace;
   // It is to wake the scanner as soon as it gets a CPU, with this CPU time at the request.
   std::optional<std::chrono::nanoseconds> wakes_since;
   MonotonicTime no_wake_before{};

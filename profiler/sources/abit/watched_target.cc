@@ -14,6 +14,8 @@ namespace {
 // A choice, as is half of the share. A switch costs a target some 130 ns, so that by default the
 // clock of one whose threads stay on a CPU for less than some 26 us is dropped.
 constexpr std::chrono::nanoseconds kClockJudged = std::chrono::milliseconds(200);
+// Stays of threads whose clock was dropped for its cost, twice their mean by default.
+constexpr std::chrono::nanoseconds kShortStays = std::chrono::microseconds(50);
 
 // Returns what the exact clock of a target may cost while that much CPU time is used.
 std::int64_t ClocksPart(const tmprof_budget& budget, std::chrono::nanoseconds used) {
@@ -68,8 +70,11 @@ std::chrono::nanoseconds WatchedTarget::Earn(std::chrono::nanoseconds used) {
   tmprof_budget_charge(&budget, static_cast<std::uint64_t>(cost.count()));
   clock_cost += cost;
   clock_used += used;
-  if (clock_cost.count() > ClocksPart(budget, std::max(clock_used, kClockJudged)))
+  if (clock_cost.count() > ClocksPart(budget, std::max(clock_used, kClockJudged))) {
     handle->DropClock();
+    switches_often = true;
+    clock.ExpectShortStays(kShortStays);
+  }
   if (clock_used >= kClockJudged) clock_cost = clock_used = std::chrono::nanoseconds(0);
   return cost;
 }

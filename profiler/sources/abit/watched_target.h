@@ -58,6 +58,7 @@ struct WatchedTarget {
   std::uint32_t tries_idle = 0;            // in a row, to clear while the target was off the CPU
   MonotonicTime refused_until{};           // no clear is made before
   bool read_refused = false;               // at the last try
+  bool switches_often = false;             // its exact clock was dropped for that
 };
 
 }  // namespace tmprof::abit

@@ -49,6 +49,22 @@ TEST(CpuClock, IsAtMostOneTickPerThreadAheadOfTheKernelsFigure) {
   EXPECT_EQ(clock.Advance(At(milliseconds(200)), milliseconds(50), 1), milliseconds(54));
 }
 
+TEST(CpuClock, IsAheadByNoMoreThanAStayOfATargetThatRests) {
+  CpuClock clock(milliseconds(4));
+  clock.ExpectShortStays(microseconds(50));
+  clock.Advance(At(milliseconds(100)), milliseconds(50), 1);
+  EXPECT_EQ(clock.Advance(At(milliseconds(200)), milliseconds(54), 1), microseconds(54'050));
+  EXPECT_EQ(clock.Advance(At(milliseconds(201)), milliseconds(54), 1), microseconds(54'050));
+}
+
+TEST(CpuClock, ExpectsNoShortStaysOfATargetThatNeverRests) {
+  CpuClock clock(milliseconds(4));
+  clock.ExpectShortStays(microseconds(50));
+  clock.Advance(At(milliseconds(100)), milliseconds(50), 1);
+  clock.Advance(At(milliseconds(200)), milliseconds(148), 1);
+  EXPECT_EQ(clock.Advance(At(milliseconds(201)), milliseconds(148), 1), milliseconds(151));
+}
+
 TEST(CpuClock, BelievesTheKernelOnceTheTargetHasLeftTheCpu) {
   CpuClock clock(milliseconds(4));
   clock.Advance(At(milliseconds(100)), milliseconds(50), 1);

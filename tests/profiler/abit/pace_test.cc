@@ -45,6 +45,19 @@ TEST(Pace, AllowsForTheShareThatAProgramRests) {
   EXPECT_NEAR(static_cast<double>(pace.Takes(milliseconds(10), 0).count()), 150e6, 1e6);
 }
 
+TEST(Pace, ExpectsAProgramToGoOnAsBefore) {
+  Pace pace;
+  const auto fourth = [](int at) { return nanoseconds(milliseconds(at)) / 4; };
+  Look(pace, 0, 2000, fourth, 0, nanoseconds(0));
+  EXPECT_NEAR(static_cast<double>(pace.Likely(milliseconds(10)).count()), 40e6, 1e6);
+}
+
+TEST(Pace, ExpectsAProgramThatRestsToRunSuddenly) {
+  Pace pace;
+  Look(pace, 0, 2000, [](int) { return nanoseconds(0); }, 0, nanoseconds(0));
+  EXPECT_EQ(pace.Likely(milliseconds(10)), milliseconds(160));
+}
+
 TEST(Pace, ForetellsNothingOfAProgramThatHasStopped) {
   Pace pace;
   Look(pace, 0, 100, [](int at) { return nanoseconds(milliseconds(at)); }, 1, milliseconds(4));

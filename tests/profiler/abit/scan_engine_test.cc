@@ -180,25 +180,31 @@ class RestingTest : public ScanEngineTest {
 
   struct Outcome {
     double clears = 0;
+    double looks_per_block = 0;  // for each clear of one
     double own_ns_per_clear = 0;
     double told = 0;  // first accesses to hot pages for each of their clears
     double recall = 0;
   };
-  Outcome Scan(Duty duty, bool tells_when_processes_run = true) {
+  enum class ExactClock : std::uint8_t { kKept, kDropped, kNone };
+  Outcome Scan(Duty duty, ExactClock clock = ExactClock::kKept) {
     kernel_ = SimulatedKernel();
-    kernel_.tells_when_processes_run = tells_when_processes_run;
+    kernel_.tells_when_processes_run = clock != ExactClock::kNone;
     kernel_.reads_cost_cpu = true;
     wake_up_takes_ = microseconds(6);
     processes_.clear();
     sums_.clear();
     SimulatedProcess& process = Add(Rates(256 * kTable, 16, 3'000, 22));
     process.duty = duty;
+    if (clock == ExactClock::kDropped) process.clock_costs = 0.1;
     Start({.overhead_share = 0.01});
     const MonotonicTime start = kernel_.now;
     Run((duty.run + duty.rest) * (kCpuTime / duty.run));
     EXPECT_EQ(duty.CpuAt(kernel_.now) - duty.CpuAt(start), kCpuTime);
+    EXPECT_EQ(process.clock_dropped, clock == ExactClock::kDropped);
+    const ScanCounts counts = Take().counts;
     Outcome outcome;
-    outcome.clears = static_cast<double>(Take().counts.clears);
+    outcome.clears = static_cast<double>(counts.clears);
+    outcome.looks_per_block = static_cast<double>(counts.looks) * kTable / outcome.clears;
     outcome.own_ns_per_clear = static_cast<double>(kernel_.own_cpu.count()) / outcome.clears;
     std::uint64_t told = 0;
     for (const auto& [key, sum] : sums_)
@@ -334,6 +340,70 @@ TEST_F(RestingTest, AClockThatCostsTooMuchIsDropped) {
   EXPECT_GT(counts.clears, 2 * process.pages.size());
   EXPECT_LT(counts.lost, counts.clears / 100);
   EXPECT_GT(Recall(process, 16), 0.9);
+}
+
+// Its CPU time is asked for instead of its bits. A ladder of cold pages has nine rungs, and a block
+// is looked at before its clear, up to four times if the target is off the CPU.
+TEST_F(RestingTest, TakesFewLooksIfItsClockIsDropped) {
+  const Outcome busy = Scan(kBusy);
+  for (const Duty duty :
+       {Duty{milliseconds(1), milliseconds(24)}, Duty{microseconds(20), microseconds(480)}}) {
+    SCOPED_TRACE(::testing::Message()
+                 << duty.run.count() << " ns of " << (duty.run + duty.rest).count());
+    const Outcome resting = Scan(duty, ExactClock::kDropped);
+    EXPECT_GT(resting.clears, 0.9 * busy.clears);
+    EXPECT_LT(resting.looks_per_block, 14);
+    EXPECT_LT(resting.own_ns_per_clear, 6 * busy.own_ns_per_clear);
+    EXPECT_GT(resting.told, 0.95 * busy.told);
+    EXPECT_GT(resting.recall, 0.9 * busy.recall);
+  }
+}
+
+// Nobody tells the scanner that a rest of 323 ms has ended, and a run may be over once it is seen.
+TEST_F(RestingTest, IsRankedByBriefRunsAfterLongRestsThoughItsClockIsDropped) {
+  const Outcome busy = Scan(kBusy);
+  const Outcome resting = Scan({milliseconds(10), milliseconds(323)}, ExactClock::kDropped);
+  EXPECT_LT(resting.looks_per_block, 14);
+  EXPECT_GT(resting.told, 0.7 * busy.told);
+  EXPECT_GT(resting.recall, 0.6 * busy.recall);
+}
+
+// Bits are read each millisecond for the rungs below two ticks.
+TEST_F(RestingTest, TakesFewLooksAtLongRungsWithoutAClock) {
+  const Outcome busy = Scan(kBusy, ExactClock::kNone);
+  struct Limit {
+    Duty duty;
+    double looks;
+  };
+  for (const auto& [duty, looks] : {Limit{{milliseconds(10), milliseconds(323)}, 45},
+                                    Limit{{milliseconds(1), milliseconds(24)}, 100}}) {
+    SCOPED_TRACE(::testing::Message()
+                 << duty.run.count() << " ns of " << (duty.run + duty.rest).count());
+    const Outcome resting = Scan(duty, ExactClock::kNone);
+    EXPECT_GT(resting.clears, 0.8 * busy.clears);
+    EXPECT_LT(resting.looks_per_block, looks);
+    EXPECT_GT(resting.recall, 0.85 * busy.recall);
+  }
+}
+
+TEST_F(RestingTest, IsAskedForItsCpuTimeAtGrowingIntervalsWhileItRests) {
+  kernel_.tells_when_processes_run = true;
+  wake_up_takes_ = nanoseconds(1);
+  SimulatedProcess& process = Add(Rates(64 * kTable, 16, 3'000, 22));
+  process.clock_costs = 0.1;
+  const Duty duty{.run = milliseconds(500), .rest = seconds(3600)};
+  process.duty = duty;
+  kernel_.now = duty.NextStart(kernel_.now);
+  Start({.overhead_share = 0.01});
+  Run(milliseconds(600));
+  EXPECT_TRUE(process.clock_dropped);
+  EXPECT_GT(Take().counts.clears, 0);
+  Run(seconds(10));
+  Take();
+  const nanoseconds before = kernel_.own_cpu;
+  Run(seconds(60));
+  EXPECT_EQ(Take().counts.looks, 0);
+  EXPECT_LE((kernel_.own_cpu - before) / wake_up_takes_, 6 * 60);
 }
 
 class FastTriesTest : public ScanEngineTest {
