@@ -38,7 +38,10 @@ struct GateVerdict {
   bool references_active = true;
   bool samples_active = true;
   bool may_come_on_early = true;  // sources that are off, before the period is over
-  std::string references_basis;   // the reason, for people; goes into the sources' notes
+  // All sources are on, and only another memory-stall share changes that. The recorder then does
+  // not wake for the gate, and asks it when something else wakes it.
+  bool holds_until_samples = false;
+  std::string references_basis;  // the reason, for people; goes into the sources' notes
   std::string samples_basis;
 };
 enum class GateLook : std::uint8_t { kPeriod, kWhatIsOff };

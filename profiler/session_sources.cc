@@ -279,8 +279,10 @@ class Opening {
                         GateLook look, std::optional<double> memory_stall_share) -> GateVerdict {
       GateDecision decision = look == GateLook::kPeriod ? gate->Decide(memory_stall_share)
                                                         : gate->DecideWhatIsOff(memory_stall_share);
+      const bool all_on = decision.references.active && decision.samples.active;
       return {.references_active = decision.references.active,
               .samples_active = decision.samples.active,
+              .holds_until_samples = all_on && !gate->has_counters(),
               .references_basis = std::move(decision.references.basis),
               .samples_basis = by_driver ? std::string() : std::move(decision.samples.basis)};
     };

@@ -97,10 +97,11 @@ class Source {
   // The gate's decision; a source starts active. While inactive it costs the targets nothing.
   virtual void SetActive(bool active) = 0;
 
-  // File descriptors to poll for input; Service() is called when one is readable and at least every
-  // 50 ms. May be empty.
+  // File descriptors to poll for input; Service() is called when one is readable. May be empty.
   virtual std::vector<int> PollFds() const { return {}; }
-  virtual void Service() {}
+  // Takes what input there is; true: there was some. It is called at least every 50 ms while some
+  // source has input, and else at growing intervals of at most 200 ms.
+  virtual bool Service() { return false; }
 
   // Everything since the last call; status counts are for that time only.
   virtual SourceEpoch TakeEpoch() = 0;

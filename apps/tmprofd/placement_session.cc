@@ -221,6 +221,7 @@ void PlacementSession::FollowTargets(const std::vector<TrackedProcess>& targets)
 
 GateVerdict PlacementSession::Gate(GateLook look, std::optional<double> memory_stall_share) const {
   GateVerdict verdict = sources_.gate ? sources_.gate(look, memory_stall_share) : GateVerdict{};
+  if (decider_.may_rest()) verdict.holds_until_samples = false;
   if (!verdict.references_active || !decider_.RestsAt(clock_.Now())) return verdict;
   verdict.references_active = false;
   verdict.may_come_on_early =

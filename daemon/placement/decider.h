@@ -53,6 +53,8 @@ class Decider {
   bool Pace(std::chrono::nanoseconds epoch_length, std::chrono::nanoseconds cpu_time);
 
   std::chrono::nanoseconds NextEpoch() const { return pacer_.Next(); }
+  // True: enough was seen to know if there is anything to gain.
+  bool may_rest() const { return rest_.may_rest(); }
   // True: accessed bits need not be read now, because no moves that pay were found lately.
   bool RestsAt(MonotonicTime now) const { return rest_.RestsAt(now, pacer_.futile()); }
   // The placer as of the last decision.

@@ -22,6 +22,7 @@ class Rest {
   // Notes a decision. `looked_at` is PlacementDecision::looked_at. `decides_moves` is false if no
   // move could be decided, so that nothing is known of their worth.
   void Note(double looked_at, bool decides_moves);
+  bool may_rest() const { return may_rest_; }
   // `futile` is EpochPacer::futile().
   bool RestsAt(MonotonicTime now, bool futile) const;
 

@@ -76,6 +76,9 @@ class Gate {
   // Within a period: whether what is off comes on.
   GateDecision DecideWhatIsOff(std::optional<double> memory_stall_share);
 
+  // False: a decision follows from the memory-stall share alone.
+  bool has_counters() const { return samples_.counter || references_.counter; }
+
  private:
   struct Role {
     bool gated = false;

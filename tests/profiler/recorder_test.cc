@@ -62,6 +62,7 @@ struct SourceLog {
   std::vector<std::vector<std::int32_t>> target_sets;
   std::vector<bool> active;
   std::vector<MonotonicTime> services;
+  bool has_input = true;  // at each service
   int epochs = 0;
   std::optional<Error> target_error;  // SetTargets() fails with it …
   std::size_t good_target_sets = 1;   // … after so many
@@ -85,7 +86,10 @@ class FakeSource final : public Source {
   }
   void SetActive(bool active) override { log_.active.push_back(active); }
   std::vector<int> PollFds() const override { return fds_; }
-  void Service() override { log_.services.push_back(clock_.now); }
+  bool Service() override {
+    log_.services.push_back(clock_.now);
+    return log_.has_input;
+  }
   // One sample of page n in its n-th epoch.
   SourceEpoch TakeEpoch() override {
     const auto n = static_cast<std::uint64_t>(log_.epochs++);
@@ -453,6 +457,45 @@ TEST_F(RecorderTest, AsksTheGateOncePerPeriodWhereNothingComesOnEarlier) {
   EXPECT_THAT(asked,
               ElementsAre(std::pair(40ms, GateLook::kPeriod), std::pair(80ms, GateLook::kPeriod)));
   EXPECT_THAT(log_.active, ElementsAre(false, true));
+}
+
+TEST_F(RecorderTest, DoesNotWakeForAGateWhoseVerdictHolds) {
+  log_.has_input = false;
+  Recorder::Environment world = World();
+  std::vector<nanoseconds> asked;
+  world.gate = [&](GateLook, std::optional<double>) -> GateVerdict {
+    asked.push_back(clock_.now - kStart);
+    return {.holds_until_samples = true};
+  };
+  ASSERT_TRUE(RunIn(world, {.duration = 1s, .gate_period = 10ms}, OneSource()).has_value());
+  EXPECT_EQ(asked.front(), 10ms);
+  EXPECT_EQ(asked.size(), waiter_.waits.size());
+  EXPECT_LE(waiter_.waits.size(), 10u);
+}
+
+TEST_F(RecorderTest, WakesLessOftenForSourcesWithoutInput) {
+  ASSERT_TRUE(Run({.duration = 10s}).has_value());
+  EXPECT_EQ(waiter_.waits.size(), 200u);
+  waiter_.waits.clear();
+  log_.services.clear();
+  log_.has_input = false;
+  ASSERT_TRUE(Run({.duration = 10s}).has_value());
+  // A refresh each 250 ms, and a service in between.
+  EXPECT_LE(waiter_.waits.size(), 81u);
+  for (const nanoseconds wait : waiter_.waits) EXPECT_LE(wait, 200ms);
+}
+
+TEST_F(RecorderTest, WakesAsOftenAsBeforeOnceASourceHasInput) {
+  log_.has_input = false;
+  waiter_.at_wake = [&](MonotonicTime now) { log_.has_input = now >= kStart + 5s; };
+  ASSERT_TRUE(Run({.duration = 10s}).has_value());
+  MonotonicTime last = kStart + 5s + 200ms;
+  for (const MonotonicTime service : log_.services) {
+    if (service <= last) continue;
+    EXPECT_LE(service - last, 50ms);
+    last = service;
+  }
+  EXPECT_EQ(last, clock_.now);
 }
 
 TEST_F(RecorderTest, LeavesSourcesAloneWithoutAGate) {

@@ -46,8 +46,13 @@ void PerfSampler::SetActive(bool active) {
   if (active) HandleGap();
 }
 
-void PerfSampler::Service() {
-  events_.Drain([this](const PerfRecord& record) { Handle(record); });
+bool PerfSampler::Service() {
+  bool any = false;
+  events_.Drain([this, &any](const PerfRecord& record) {
+    any = true;
+    Handle(record);
+  });
+  return any;
 }
 
 void PerfSampler::Handle(const PerfRecord& record) {

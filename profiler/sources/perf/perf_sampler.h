@@ -26,7 +26,7 @@ class PerfSampler : public Source {
   Status SetTargets(const std::vector<TrackedProcess>& targets) final;
   void SetActive(bool active) final;
   std::vector<int> PollFds() const final { return events_.RingFds(); }
-  void Service() final;
+  bool Service() final;
   SourceEpoch TakeEpoch() final;
 
  protected:
