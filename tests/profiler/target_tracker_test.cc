@@ -2,6 +2,7 @@
 
 #include "profiler/target_tracker.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -678,11 +679,67 @@ TEST_F(TargetTrackerTest, ReadsMappingsOfAnAddressSpaceOfTheSameSizeEachSecond) 
   TargetTracker tracker = Make({});
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   tracker.Refresh(At(100s));
-  Start({.pid = 10, .maps = "8000-a000 rw-p 00000000 00:00 0 \n"});
+  Start({.pid = 10, .maps = "8000-a000 rw-p 00000000 00:00 0 \n"}, 1us);
   tracker.Refresh(At(100'999ms));
   EXPECT_EQ(tracker.tracked()[0].mappings[0].range.start, Vpn(1));
   tracker.Refresh(At(101s));
   EXPECT_EQ(tracker.tracked()[0].mappings[0].range.start, Vpn(8));
+}
+
+// A file that is written without CPU time of the process shows that it is not read.
+TEST_F(TargetTrackerTest, DoesNotReadMappingsAgainOfAProcessThatDidNotRun) {
+  Start({.pid = 10}, 5s);
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  Start({.pid = 10, .maps = "8000-a000 rw-p 00000000 00:00 0 \n"}, 5s);
+  tracker.Refresh(At(200s));
+  EXPECT_EQ(tracker.tracked()[0].mappings[0].range.start, Vpn(1));
+  cpu_times_[10] += 1ns;
+  tracker.Refresh(At(200'250ms));
+  EXPECT_EQ(tracker.tracked()[0].mappings[0].range.start, Vpn(8));
+}
+
+TEST_F(TargetTrackerTest, ReadsMappingsEachSecondIfTheClockCannotBeRead) {
+  Start({.pid = 10});
+  cpu_times_.erase(10);
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  tree_.Put({.pid = 10, .maps = "8000-a000 rw-p 00000000 00:00 0 \n"});
+  tracker.Refresh(At(101s));
+  EXPECT_EQ(tracker.tracked()[0].mappings[0].range.start, Vpn(8));
+}
+
+// 12 500 mappings take some 25 ms to read.
+TEST_F(TargetTrackerTest, ReadsVeryManyMappingsForATwentiethOfTheTimeAtMost) {
+  std::string maps;
+  for (int i = 0; i < 12'500; ++i)
+    maps += fmt::format("{:x}000-{:x}000 rw-p 00000000 00:00 0 \n", 2 * i + 2, 2 * i + 3);
+  Start({.pid = 10, .maps = maps});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  ASSERT_EQ(tracker.tracked()[0].mappings.size(), 12'500u);
+  const std::string fewer = maps.substr(maps.find('\n') + 1);
+  Start({.pid = 10, .virtual_bytes = 4096, .maps = fewer}, 1s);
+  tracker.Refresh(At(100'250ms));
+  EXPECT_EQ(tracker.tracked()[0].mappings.size(), 12'500u);
+  tracker.Refresh(At(100'500ms));
+  EXPECT_EQ(tracker.tracked()[0].mappings.size(), 12'499u);
+}
+
+TEST_F(TargetTrackerTest, ReadsVeryManyMappingsAtOnceAfterAnExec) {
+  std::string maps;
+  for (int i = 0; i < 12'500; ++i)
+    maps += fmt::format("{:x}000-{:x}000 rw-p 00000000 00:00 0 \n", 2 * i + 2, 2 * i + 3);
+  Start({.pid = 10, .name = "sh", .maps = maps});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  Start({.pid = 10, .name = "redis-server", .maps = "8000-a000 rw-p 00000000 00:00 0 \n"});
+  tracker.Refresh(At(100'250ms));
+  EXPECT_EQ(tracker.tracked()[0].mappings.size(), 1u);
 }
 
 TEST_F(TargetTrackerTest, ReadsAllAgainAtAnExecToAnAddressSpaceOfTheSameSize) {
