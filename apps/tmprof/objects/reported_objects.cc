@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "apps/command_line/messages.h"
-#include "apps/tmprof/addresses.h"
 #include "apps/tmprof/cli.h"
 #include "base/host/node_list.h"
+#include "base/text/addresses.h"
 #include "objects/analysis/object_annotator.h"
 #include "objects/analysis/object_views.h"
 #include "objects/format/allocations_codec.h"
