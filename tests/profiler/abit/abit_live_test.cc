@@ -281,7 +281,8 @@ TEST_P(AbitLive, PagesOfAChildAreThoseOfItsParentUntilOneOfBothWrites) {
   });
   child.Order();
   SharedPages shared;
-  const auto distinct_pages = [&] {
+  std::set<PageKey> pages;
+  const auto look = [&](std::uint64_t copied) {
     const std::array<Pid, 2> pids{Pid(::getpid()), child.pid()};
     EpochFrame frame;
     SourceEpoch source;
@@ -290,6 +291,7 @@ TEST_P(AbitLive, PagesOfAChildAreThoseOfItsParentUntilOneOfBothWrites) {
       frame.targets.push_back(
           {.id = TargetId(id), .pid = pids[id], .mappings = ProcFs().Mappings(pids[id]).value()});
       const auto process = kernel_->Open(pids[id], stat.value().start_time_ticks);
+      std::vector<std::optional<SeenFrame>> of_process;
       std::vector<TablePart> parts;
       for (Vpn at = arena.range().start; at < arena.range().end;) {
         const ReadResult read =
@@ -301,14 +303,19 @@ TEST_P(AbitLive, PagesOfAChildAreThoseOfItsParentUntilOneOfBothWrites) {
             const TableEntry entry(part.entries[i]);
             const Vpn page = part.start + PageCount(i);
             if (!arena.range().Contains(page)) continue;
+            of_process.emplace_back(SeenFrame{.number = entry.frame(kernel_->frame_mask()),
+                                              .is_shareable = !entry.writable()});
             source.references.push_back(
-                {.key = {TargetId(id), page},
-                 .looks = 1,
-                 .frame = SeenFrame{.number = entry.frame(kernel_->frame_mask()),
-                                    .is_shareable = !entry.writable()}});
+                {.key = {TargetId(id), page}, .looks = 1, .frame = of_process.back()});
           }
         }
         at = read.next;
+      }
+      const auto by_pagemap = ReadPagemap(pids[id], arena.range());
+      ASSERT_EQ(by_pagemap.size(), of_process.size());
+      for (std::size_t i = 0; i < of_process.size(); ++i) {
+        ASSERT_EQ(by_pagemap[i]->number, of_process[i]->number);
+        ASSERT_EQ(by_pagemap[i]->is_shareable, i >= copied) << i << " of " << id;
       }
     }
     std::vector<std::optional<SeenFrame>> frames;
@@ -319,14 +326,15 @@ TEST_P(AbitLive, PagesOfAChildAreThoseOfItsParentUntilOneOfBothWrites) {
     FrameComparison().Compare(epoch, frames, parent_of, {}, SystemClock());
     EXPECT_EQ(epoch.pages.size(), 2 * kPages);
     shared.AddEpoch(epoch);
-    std::set<PageKey> pages;
+    pages.clear();
     for (std::size_t i = 0; i < epoch.pages.size(); ++i)
       pages.insert(shared.NameOf(epoch.pages.key(i), PageCount(1)));
-    return pages.size();
   };
-  EXPECT_EQ(distinct_pages(), kPages);
+  look(/*copied=*/0);
+  EXPECT_EQ(pages.size(), kPages);
   child.Order();
-  EXPECT_EQ(distinct_pages(), kPages + kPages / 2);
+  look(/*copied=*/kPages / 2);
+  EXPECT_EQ(pages.size(), kPages + kPages / 2);
 }
 
 TEST_P(AbitLive, SinglePagesAreReadAndClearedByThemselves) {
