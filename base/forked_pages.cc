@@ -81,14 +81,14 @@ class Records {
       if (same_as[i] == i) continue;
       grouped_[i] = grouped_[same_as[i]] = true;
     }
+    // Sorts by the first record, by counting.
+    std::vector<std::uint32_t> place(pages.size() + 1);
+    for (std::uint32_t i = 0; i < pages.size(); ++i) place[same_as[i] + 1] += grouped_[i] ? 1 : 0;
+    for (std::size_t i = 1; i < place.size(); ++i) place[i] += place[i - 1];
+    groups_.resize(place.back());
     for (std::uint32_t i = 0; i < pages.size(); ++i) {
-      if (grouped_[i]) groups_.emplace_back(same_as[i], i);
+      if (grouped_[i]) groups_[place[same_as[i]]++] = {same_as[i], i};
     }
-    std::ranges::sort(groups_);
-    for (std::size_t i = 0; i < pages.size(); ++i) {
-      if (has_name_[i] && WasCompared(i)) compared_.emplace_back(name_[i], pages.span_pages[i]);
-    }
-    std::ranges::sort(compared_);
   }
 
   VpnRange RangeOf(std::size_t i) const {
@@ -122,8 +122,14 @@ class Records {
   }
   // True if the page with the record's name is now another one, or another record that was compared
   // had that name. Precondition: the record was compared, and is not grouped.
-  bool IsApart(std::size_t i) const {
+  bool IsApart(std::size_t i) {
     if (WasCompared(name_[i], pages_.span_pages[i])) return true;
+    if (compared_.empty()) {
+      for (std::size_t k = 0; k < pages_.size(); ++k) {
+        if (has_name_[k] && WasCompared(k)) compared_.emplace_back(name_[k], pages_.span_pages[k]);
+      }
+      std::ranges::sort(compared_);
+    }
     const auto same =
         std::ranges::equal_range(compared_, std::pair(name_[i], pages_.span_pages[i]));
     return same.size() > 1;
@@ -135,7 +141,8 @@ class Records {
   std::vector<bool> has_name_;
   std::vector<bool> grouped_;  // another record is of the same pages
   std::vector<std::pair<std::uint32_t, std::uint32_t>> groups_;
-  std::vector<std::pair<PageKey, std::uint32_t>> compared_;  // names and pages, ascending
+  // Names and pages, ascending. Empty until they are needed.
+  std::vector<std::pair<PageKey, std::uint32_t>> compared_;
 };
 
 }  // namespace
@@ -152,7 +159,7 @@ void ForkedPages::Add(const PageColumns& pages) {
     for (std::uint32_t i = 0; i < pages.size() && !joins; ++i) joins = (*pages.same_as)[i] != i;
     if (!joins) return;
   }
-  const Records records(pages, *this);
+  Records records(pages, *this);
   std::vector<std::optional<PageKey>> named(pages.size());  // names of grouped records
   std::set<PageKey> taken;                                  // names of pages without a record
   std::vector<PageKey> members;

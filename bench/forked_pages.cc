@@ -15,7 +15,6 @@
 #include <optional>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/forked_pages.h"
 #include "base/unique_fd.h"
 #include "profiler/frame_comparison.h"
@@ -52,8 +51,7 @@ Family FamilyOf(const benchmark::State& state) {
 }
 
 void Compare(Family& family) {
-  FrameComparison().Compare(
-      family.epoch, family.frames, [](TargetId) { return Pid(50); }, {}, SystemClock());
+  FrameComparison().Compare(family.epoch, family.frames, [](TargetId) { return Pid(50); }, {});
 }
 
 void CountRecords(benchmark::State& state) {

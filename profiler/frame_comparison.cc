@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <limits>
 #include <map>
 #include <queue>
@@ -21,10 +23,10 @@
 namespace tmprof {
 namespace {
 
-constexpr int kRest = 500;  // times what the last comparison took
-// The most relatives that are asked, and the most pages for one comparison: at 30 ns, 4 ms.
+constexpr int kRest = 200;  // times what the last comparison took
+// The most relatives that are asked, and the most pages for one comparison: at 15 ns, 4 ms.
 constexpr std::size_t kMostAsked = 64;
-constexpr std::uint64_t kMostPagesAsked = 131'072;
+constexpr std::uint64_t kMostPagesAsked = 262'144;
 constexpr PageCount kGapWorthReading(64);
 constexpr PageCount kMostReadAtOnce(4096);
 
@@ -34,6 +36,15 @@ constexpr std::uint64_t kPagemapExclusive = std::uint64_t{1} << 56;
 constexpr std::uint64_t kPagemapFrame = (std::uint64_t{1} << 55) - 1;
 
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+
+class ThreadClock final : public Clock {
+ public:
+  MonotonicTime Now() const override {
+    timespec now{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return MonotonicTime(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
+  }
+};
 
 // A target with its records, and the names of its joined pages.
 struct Member {
@@ -276,6 +287,7 @@ class Comparison {
           return each.span_pages != span_pages;
         }))
       return;
+    if (seen.size() == family.size()) return;
     const VpnRange pages{at, at + PageCount(span_pages)};
     looks_.resize(end_look_);
     bool any_private = false;
@@ -288,6 +300,7 @@ class Comparison {
     if (!any_private) return;
     const auto looks = std::span(looks_).subspan(end_look_);
     bool is_asked = false;
+    names_.clear();
     for (std::size_t i = 0; i < family.size(); ++i) {
       Member& member = family[i];
       const std::uint32_t own = record_of[i];
@@ -296,10 +309,15 @@ class Comparison {
                        : frames_[own] || pages_.span_pages[own] != span_pages)
         continue;
       const PageKey name = member.NameOf(pages);
-      const bool tells_news = std::ranges::any_of(looks, [&](const Look& look) {
-        return look.seen.is_shareable ? look.name != name : look.name == name;
-      });
-      if (!tells_news || !member.IsPrivate(pages)) continue;
+      // Of several relatives that are known to have one page, one tells if it is the same. All of
+      // them have to tell that it no longer is.
+      const bool may_have_parted = std::ranges::any_of(
+          looks, [&](const Look& look) { return !look.seen.is_shareable && look.name == name; });
+      const bool may_be_same = std::ranges::any_of(
+          looks, [&](const Look& look) { return look.seen.is_shareable && look.name != name; });
+      if (!may_have_parted && (!may_be_same || std::ranges::count(names_, name) > 0)) continue;
+      if (!member.IsPrivate(pages)) continue;
+      names_.push_back(name);
       is_asked = true;
       questions_.push_back({.member = i,
                             .pages = pages,
@@ -363,6 +381,7 @@ class Comparison {
   std::vector<Question> questions_;   // of a family
   std::vector<Look> looks_;           // at the pages of questions
   std::size_t end_look_ = 0;          // those from here on belong to no question
+  std::vector<PageKey> names_;        // of the relatives that are asked at an address
   // Groups of pages of a family without a look: address, frame and pages.
   std::map<std::tuple<Vpn, std::uint64_t, std::uint64_t>, std::uint32_t> groups_;
   std::uint32_t next_group_;
@@ -372,13 +391,16 @@ class Comparison {
 
 }  // namespace
 
+FrameComparison::FrameComparison() {
+  static const ThreadClock clock;
+  cpu_clock_ = &clock;
+}
+
 void FrameComparison::Compare(EpochProfile& profile,
                               std::span<const std::optional<SeenFrame>> frames,
-                              const ParentOf& parent_of, const ReadFrames& read_frames,
-                              const Clock& clock) {
-  if (profile.targets.size() < 2 || profile.pages.empty()) return;
-  const MonotonicTime start = clock.Now();
-  if (start < next_) return;
+                              const ParentOf& parent_of, const ReadFrames& read_frames) {
+  if (profile.targets.size() < 2 || profile.pages.empty() || profile.end < next_) return;
+  const MonotonicTime start = cpu_clock_->Now();
   std::vector<Family> families = FamiliesOf(profile, frames, parent_of, told_);
   bool any_pair = false;
   for (const Family& family : families) {
@@ -403,8 +425,7 @@ void FrameComparison::Compare(EpochProfile& profile,
   std::vector<TargetId> targets;
   for (const Target& target : profile.targets) targets.push_back(target.id);
   told_.KeepOnly(targets);
-  const MonotonicTime end = clock.Now();
-  next_ = end + kRest * (end - start);
+  next_ = profile.end + kRest * (cpu_clock_->Now() - start);
 }
 
 std::vector<std::optional<SeenFrame>> ReadPagemap(Pid pid, VpnRange pages) {

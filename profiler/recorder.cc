@@ -154,8 +154,7 @@ Status Recorder::EndEpoch(MonotonicTime now,
                                      .profiler_cpu_time = own_cpu - own_cpu_at_epoch_start_},
                                     std::move(delivered), &frames);
   const auto parent_of = [this](TargetId target) { return environment_.targets.ParentOf(target); };
-  frame_comparison_.Compare(profile, frames, parent_of, environment_.read_frames,
-                            environment_.clock);
+  frame_comparison_.Compare(profile, frames, parent_of, environment_.read_frames);
   own_cpu_at_epoch_start_ = own_cpu;
   if (environment_.complete_epoch) environment_.complete_epoch(profile);
   const Status taken = on_epoch(profile);

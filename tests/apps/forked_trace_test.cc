@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
 #include "policy/replay/replay.h"
 #include "profiler/epoch_builder.h"
 #include "profiler/frame_comparison.h"
@@ -71,7 +70,7 @@ class ForkedTraceTest : public testing::Test {
     std::vector<std::optional<SeenFrame>> frames;
     EpochProfile profile = BuildEpoch(std::move(frame), {std::move(source)}, &frames);
     const auto parent_of = [](TargetId target) { return Pid(target == TargetId(0) ? 1 : 100); };
-    FrameComparison().Compare(profile, frames, parent_of, {}, SystemClock());
+    FrameComparison().Compare(profile, frames, parent_of, {});
     return profile;
   }
   void Record(const std::vector<EpochProfile>& epochs) {

@@ -323,7 +323,7 @@ TEST_P(AbitLive, PagesOfAChildAreThoseOfItsParentUntilOneOfBothWrites) {
     const auto parent_of = [&](TargetId target) {
       return ProcFs().Stat(pids[target.value()]).value().parent;
     };
-    FrameComparison().Compare(epoch, frames, parent_of, {}, SystemClock());
+    FrameComparison().Compare(epoch, frames, parent_of, {});
     EXPECT_EQ(epoch.pages.size(), 2 * kPages);
     shared.AddEpoch(epoch);
     pages.clear();
