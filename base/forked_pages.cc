@@ -100,10 +100,13 @@ class Records {
   // First record and record, ascending.
   const std::vector<std::pair<std::uint32_t, std::uint32_t>>& groups() const { return groups_; }
 
-  // A record without looks has a frame, too, unless it is of samples alone.
+  // A record without looks has a frame, too, unless it is of samples or counted accesses alone.
   bool WasCompared(std::size_t i) const {
     return pages_.looks[i] > 0 || grouped_[i] ||
-           (pages_.load_samples[i] | pages_.store_samples[i]) == 0;
+           ((pages_.load_samples[i] | pages_.store_samples[i]) == 0 && !HasAccesses(i));
+  }
+  bool HasAccesses(std::size_t i) const {
+    return pages_.accesses && (pages_.accesses->loads[i] | pages_.accesses->stores[i]) != 0;
   }
   // True if the page at this address is known to be where its record says.
   bool WasCompared(PageKey key, std::uint32_t span_pages) const {

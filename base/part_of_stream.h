@@ -11,14 +11,15 @@
 #include <vector>
 
 #include "base/epoch_stream.h"
+#include "base/kept_groups.h"
 #include "base/rung_blocks.h"
 
 namespace tmprof {
 
 // Hands on the records that have a page within one of some ranges of addresses, of every target. A
 // huge page or region at the edge of a range is handed on whole, and so is a block of counts by
-// rung. Memory that is mapped within the
-// ranges is assumed to be resident, up to the target's resident memory.
+// rung. Memory that is mapped within the ranges is assumed to be resident, up to the target's
+// resident memory.
 class PartOfStream final : public EpochStream {
  public:
   PartOfStream(std::unique_ptr<EpochStream> whole, std::vector<VpnRange> ranges)
@@ -36,9 +37,11 @@ class PartOfStream final : public EpochStream {
       if (counted->stall_ns) part.accesses->stall_ns.emplace();
     }
     if (epoch.pages.new_visits) part.new_visits.emplace();
+    KeptGroups groups(epoch.pages, part);
     for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
-      if (Overlaps(epoch.pages.vpn[i], epoch.pages.span_pages[i]))
-        Append(part, RecordAt(epoch.pages, i));
+      if (!Overlaps(epoch.pages.vpn[i], epoch.pages.span_pages[i])) continue;
+      Append(part, RecordAt(epoch.pages, i));
+      groups.Keep(i);
     }
     epoch.pages = std::move(part);
     for (RungCounts& counts : epoch.rungs) {

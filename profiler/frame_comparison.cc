@@ -233,6 +233,7 @@ class Comparison {
     if (!added_.empty()) {
       const auto old = static_cast<std::uint32_t>(columns.size());
       std::vector<std::uint32_t> merged;
+      if (columns.new_visits) with_added.new_visits.emplace();
       with_added.Reserve(old + added_.size());
       std::uint32_t next = 0;
       const auto take_before = [&](PageKey key) {

@@ -89,7 +89,7 @@ MachineVerdict VerdictOf(std::span<const Probe> probes, const ChosenSources& cho
     verdict.text = fmt::format("You are fine: 'tmprof record' uses {}", LabelsOf(chosen));
   } else {
     verdict.text =
-        fmt::format("You can record, but not all: 'tmprof record' uses {} alone", LabelsOf(chosen));
+        fmt::format("Recording works in part: 'tmprof record' uses {} alone", LabelsOf(chosen));
   }
   if (has_bits && chosen.ns_per_set.value_or(0) > 0) {
     const double pages = kReachSeconds * kReachOverhead * 1e9 / *chosen.ns_per_set;

@@ -37,7 +37,7 @@ struct MachineVerdict {
 inline constexpr double kReachSeconds = 30;
 inline constexpr double kReachOverhead = 0.01;
 
-// Returns why nothing makes the probed thing work on this machine: "this is no AMD CPU". Empty:
+// Returns why nothing makes the probed thing work on this machine: "no AMD CPU". Empty:
 // something may.
 std::string WhyImpossible(const Probe& probe, const CpuIdentity& cpu);
 

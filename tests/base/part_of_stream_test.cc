@@ -113,6 +113,15 @@ TEST(PartOfStream, KnowsWhenVisitsBeganThoughItHasNoPage) {
   EXPECT_TRUE(epoch.pages.new_visits.has_value());
 }
 
+TEST(PartOfStream, KeepsWhichRecordsAreOfTheSamePages) {
+  EpochProfile whole = EpochOf(kStart, kEnd, {{.vpn = 1}, {.vpn = 2}, {.vpn = 3}, {.vpn = 4}});
+  whole.pages.same_as = {0, 1, 0, 0};
+  PartOfStream part = Part(whole, {{Vpn(2), Vpn(5)}});
+  EpochProfile epoch;
+  ASSERT_TRUE(part.Next(epoch).value());
+  EXPECT_EQ(epoch.pages.same_as, (std::vector<std::uint32_t>{0, 1, 1}));
+}
+
 TEST(PartOfStream, HandsOnDamage) {
   PartOfStream part(std::make_unique<FaultyStream>(std::vector<EpochProfile>{}),
                     {{Vpn(1), Vpn(2)}});

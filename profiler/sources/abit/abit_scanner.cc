@@ -92,6 +92,8 @@ void Deliver(const BlockEvidence& block, const NodeMap& nodes,
          .later_read_time = nanoseconds(tally.later_read_ns),
          .seen = unit.seen,
          .node = nodes.NodeOf(unit.frame),
+         .frame =
+             SeenFrame{.number = unit.frame, .is_shareable = unit.frame != 0 && !unit.writable},
          .fast_looks = unit.fast_looks,
          .fast_found = unit.fast_found,
          .fast_time = nanoseconds(unit.fast_ns),

@@ -1752,8 +1752,10 @@ void ScanEngine::ReadDue(const BlockPtr& block) {
 }
 
 // Counts a read that was due at a rung. Reads of several rungs at once are left out, and so are
-// those after which it is unknown how long a page had been watched.
+// those after which it is unknown how long a page had been watched. A plain scan has no ladder of
+// CPU time.
 void ScanEngine::CountByRung(Block& block, std::uint32_t rung, const Folded& read) {
+  if (options_.mode == ScanOptions::Mode::kPlain) return;
   const tmprof_ladder& ladder = LadderOf(block);
   const nanoseconds exposed = Exposed(block);
   const std::uint32_t next = tmprof_ladder_next(

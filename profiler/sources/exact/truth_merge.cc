@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/kept_groups.h"
 #include "profiler/epoch_builder.h"
 
 namespace tmprof::exact {
@@ -89,6 +90,7 @@ void AddTruth(EpochProfile& recorded, const EpochProfile& truth) {
   PageColumns merged;
   merged.Reserve(recorded.pages.size() + added.size());
   if (recorded.pages.new_visits) merged.new_visits.emplace();
+  KeptGroups groups(recorded.pages, merged);
   auto next = added.begin();
   const auto append_before = [&](const PageKey& until) {
     for (; next != added.end() && next->key < until; ++next) {
@@ -103,6 +105,7 @@ void AddTruth(EpochProfile& recorded, const EpochProfile& truth) {
     append_before(record.key);
     for (; next != added.end() && next->key < EndOf(record); ++next) Add(record, *next);
     Append(merged, record);
+    groups.Keep(i);
   }
   append_before({TargetId(~TargetId::rep{0}), Vpn(~Vpn::rep{0})});
   recorded.pages = std::move(merged);

@@ -113,6 +113,42 @@ class PricedEngine final : public Engine {
   CostModel& charged_;
 };
 
+// An engine that looked at two pages: one entry allows writes, the other does not.
+class TwoPagesEngine final : public Engine {
+ public:
+  void SetTargets(const std::vector<TrackedProcess>&) override {}
+  void SetActive(bool) override {}
+  std::optional<Error> Failure() const override { return std::nullopt; }
+  MonotonicTime Step() override { return kNever; }
+  void Reprice(const CostModel&, const ClearLoss&) override {}
+  Harvest TakeEpoch() override {
+    UnitRecord unit;
+    unit.tally.looks = 1;
+    unit.frame = 70;
+    unit.writable = true;
+    BlockEvidence block{.target = TargetId(3), .start = Vpn(8)};
+    block.units.push_back(unit);
+    unit.frame = 71;
+    unit.writable = false;
+    block.units.push_back(unit);
+    Harvest harvest;
+    harvest.evidence.push_back(std::move(block));
+    return harvest;
+  }
+};
+
+TEST(AbitScanner, DeliversTheFrameOfEachPageAndIfItMayBeShared) {
+  AbitScanner scanner(std::make_unique<SimulatedKernel>(), {}, kAbitBpfSource,
+                      std::make_unique<TwoPagesEngine>());
+  const SourceEpoch epoch = scanner.TakeEpoch();
+  ASSERT_EQ(epoch.references.size(), 2u);
+  ASSERT_TRUE(epoch.references[0].frame && epoch.references[1].frame);
+  EXPECT_EQ(epoch.references[0].frame->number, 70u);
+  EXPECT_FALSE(epoch.references[0].frame->is_shareable) << "a write would have copied it";
+  EXPECT_EQ(epoch.references[1].frame->number, 71u);
+  EXPECT_TRUE(epoch.references[1].frame->is_shareable);
+}
+
 TEST_F(RecalibrationTest, ScannersChargeByTheNewFiguresAndSayItOnce) {
   CostModel charged;
   AbitScanner scanner(std::make_unique<SimulatedKernel>(), {}, kAbitBpfSource,

@@ -60,6 +60,20 @@ TEST(AddTruth, KeepsWhatIsKnownOfWhenVisitsBegan) {
   EXPECT_EQ(recorded.pages.new_visits->first_accesses, std::vector<std::uint32_t>(3));
 }
 
+// Records of one page lie at other places once pages are added before them.
+TEST(AddTruth, KeepsWhichRecordsAreOfTheSamePages) {
+  TruthAssembler assembler(kTiersimSource);
+  assembler.Add({}, 0, Epoch(0, 10, 20, 42, 3, 7));
+  EpochProfile recorded = Recorded();
+  Append(recorded.pages, {.key = {TargetId(2), Vpn(2000)}, .looks = 1});
+  recorded.targets.push_back({.id = TargetId(2), .pid = Pid(43), .start_time_ticks = 5});
+  recorded.pages.same_as = {0, 1, 1};
+  AddTruth(recorded, assembler.Build({}));
+  ASSERT_EQ(recorded.pages.size(), 4u);
+  EXPECT_EQ(recorded.pages.vpn[0], Vpn(3));
+  EXPECT_EQ(recorded.pages.same_as, (std::vector<std::uint32_t>{0, 1, 2, 2}));
+}
+
 TEST(AddTruth, AnUnknownLossStaysUnknownWhateverIsAdded) {
   TruthAssembler assembler(kExactSource);
   assembler.Add({}, 0, Epoch(0, 10, 20, 42, 600, 10));
