@@ -6,7 +6,11 @@
 
 namespace tmprof {
 
-constexpr const char* kComponent = "locking";
+namespace {
+
+constexpr const char* kLocking = "locking";
+
+}  // namespace
 
 bool HasLocking() { return false; }
 
@@ -16,13 +20,13 @@ AdvisedLocks::~AdvisedLocks() = default;
 bool AdvisedLocks::is_wanted() const { return false; }
 
 CLI::Option* AdvisedLocks::AddOptions(CLI::App& command, CLI::Option* /*objects*/) {
-  for (const char* option : {"--limit", "--pid"}) AddMissingOption(command, option, kComponent);
-  for (const char* flag : {"--apply", "--undo"}) AddMissingFlag(command, flag, kComponent);
-  return AddMissingFlag(command, "--mlock", kComponent);
+  for (const char* option : {"--limit", "--pid"}) AddMissingOption(command, option, kLocking);
+  for (const char* flag : {"--apply", "--undo"}) AddMissingFlag(command, flag, kLocking);
+  return AddMissingFlag(command, "--mlock", kLocking);
 }
 
 Result<int> AdvisedLocks::Advise(const AdviceRequest& /*request*/, Format /*format*/) const {
-  return Fail(BadInput("advise", "--mlock", LacksComponent(kComponent)));
+  return Fail(BadInput("advise", "--mlock", LacksComponent(kLocking)));
 }
 
 }  // namespace tmprof

@@ -11,10 +11,10 @@
 namespace tmprof {
 namespace {
 
-constexpr const char* kComponent = "objects";
+constexpr const char* kObjects = "objects";
 
 std::unexpected<Error> Lacks(const char* attempt, const std::string& object) {
-  return Fail(BadInput(attempt, object, LacksComponent(kComponent)));
+  return Fail(BadInput(attempt, object, LacksComponent(kObjects)));
 }
 
 }  // namespace
@@ -22,15 +22,15 @@ std::unexpected<Error> Lacks(const char* attempt, const std::string& object) {
 bool HasObjects() { return false; }
 
 void AddCcCommand(CLI::App& app, const std::vector<std::string>& /*launched*/, int& exit_status) {
-  AddMissingCommand(app, "cc", kComponent, exit_status);
+  AddMissingCommand(app, "cc", kObjects, exit_status);
 }
 
 // record
 
 void AddObjectRecordingOptions(CLI::App& command, ObjectRecordingOptions& /*options*/) {
-  AddMissingFlag(command, "--objects", kComponent);
+  AddMissingFlag(command, "--objects", kObjects);
   for (const char* option : {"--objects-from", "--objects-interval", "--advice"}) {
-    AddMissingOption(command, option, kComponent);
+    AddMissingOption(command, option, kObjects);
   }
 }
 
@@ -68,7 +68,7 @@ const ExtensionCodec* ReportedObjects::codec() const { return nullptr; }
 void ReportedObjects::AddOptions(CLI::App& command, const std::string& /*group*/,
                                  const OfViews& /*of_views*/) {
   for (const char* option : {"--page", "--object", "--counts", "--folded", "--tier2"}) {
-    AddMissingOption(command, option, kComponent);
+    AddMissingOption(command, option, kObjects);
   }
 }
 
@@ -96,13 +96,13 @@ bool AdvisedObjects::is_wanted() const { return false; }
 Status AdvisedObjects::Check() const { return {}; }
 
 CLI::Option* AdvisedObjects::AddFlag(CLI::App& command) {
-  return AddMissingFlag(command, "--objects", kComponent);
+  return AddMissingFlag(command, "--objects", kObjects);
 }
 
 void AdvisedObjects::AddOptions(CLI::App& command, CLI::Option* /*flag*/, CLI::Option* /*locks*/) {
   for (const char* option :
        {"-o,--output", "--advice", "--counts", "--ratio", "--hot", "--room", "--cold-nodes"}) {
-    AddMissingOption(command, option, kComponent);
+    AddMissingOption(command, option, kObjects);
   }
 }
 
