@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cost of finding the pages that processes share after fork(2), for each record of a page: of the
 // comparison of frames in a recorder ("compare"), of following the joined pages in a reader
-// ("follow"), and of a read of the frame from /proc/PID/pagemap, which the comparison does without
-// ("pagemap").
+// ("follow"), and of a read of a frame from /proc/PID/pagemap ("pagemap"), by which the comparison
+// asks for pages that no look read.
 //
 //   build/release/forked_pages
 

@@ -310,8 +310,8 @@ class Comparison {
                        : frames_[own] || pages_.span_pages[own] != span_pages)
         continue;
       const PageKey name = member.NameOf(pages);
-      // Of several relatives that are known to have one page, one tells if it is the same. All of
-      // them have to tell that it no longer is.
+      // If several relatives are known to have one page, one of them shows that it is the same. All
+      // of them have to show that it no longer is.
       const bool may_have_parted = std::ranges::any_of(
           looks, [&](const Look& look) { return !look.seen.is_shareable && look.name == name; });
       const bool may_be_same = std::ranges::any_of(

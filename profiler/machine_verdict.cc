@@ -41,7 +41,7 @@ bool HasRole(const ChosenSources& chosen, SourceRole role) {
   });
 }
 
-// How the first of these probes that may work can be made to; else why none can.
+// Returns how to make the first of these probes work that may. If none may, it says why.
 std::string HowToGet(std::span<const Probe> probes, const CpuIdentity& cpu,
                      std::span<const std::string_view> names, ProbeJob job) {
   std::string why;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a ledger is made of: its header, and an epoch's moves.
+// The parts of a ledger: its header, and an epoch's moves.
 
 #pragma once
 

@@ -50,7 +50,7 @@ struct EpochReport {
 
 class StatusReporter {
  public:
-  // How the configuration has pages moved.
+  // The configuration decides if pages are moved.
   struct Mode {
     bool track_only = false;
     bool dry_run = false;
@@ -77,7 +77,7 @@ class StatusReporter {
   DaemonState StateNow() const;  // the mutex is held
   std::vector<TargetStatus> TargetsOf(const EpochReport& report) const;
   std::vector<TierStatus> TiersOf(const EpochReport& report) const;
-  // With the losses of the same sources until now.
+  // Returns the sources of the epoch, with their losses until now.
   std::vector<ObservingSource> SourcesOf(const EpochProfile& epoch) const;
 
   Tiers tiers_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What hinders moves on this machine.
+// Warns of settings of this machine that hinder moves.
 
 #pragma once
 

@@ -41,7 +41,7 @@ class SessionLedger {
   Status Renew(const LedgerConfig& config, LedgerInfo info,
                const std::function<SettledMoves()>& settle);
 
-  // These are those of LedgerKeeper, but that an error is reported.
+  // These do what those of LedgerKeeper do, and report an error instead of returning it.
   void Note(const EpochProfile& epoch, std::span<const TargetId> observed, SettledMoves settled,
             const PlacementDecision& decision, const Placer& placer);
   void End(SettledMoves settled);

@@ -63,7 +63,7 @@ class Reading : public ObjectReading, private ObjectMap::Visitor {
   static TracedKind KindOf(const AnnotatedObject& object) {
     return static_cast<TracedKind>(object.kind);
   }
-  // Without frames and name: unknown.
+  // Returns a site without frames and name if it is unknown.
   const ObjectSite& SiteOf(const AnnotatedObject& object) const {
     static const ObjectSite kUnknown;
     const auto site = sites_.find(object.site);

@@ -114,7 +114,7 @@ TEST_F(ForkedTraceTest, CopiesCountApart) {
   EXPECT_EQ(MakeCoverage(Recorded())->all.footprint, PageCount(kPages + kPages / 2));
 }
 
-// As a recorder did before it compared frames.
+// An older recorder did not compare frames.
 TEST_F(ForkedTraceTest, PagesOfAnOlderTraceCountForEachProcess) {
   EpochProfile epoch = Epoch(1 + kChildren, 0);
   epoch.pages.same_as.reset();

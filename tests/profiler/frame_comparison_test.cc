@@ -194,7 +194,7 @@ TEST_F(AskedRelativesTest, HaveARecordWithoutEvidenceOncePagesAreTheSame) {
   Look(1, 6, OwnAt(80));
   EXPECT_EQ(Told(), "0:5+1 0=0\n1:5+1 1=0\n1:6+1 1=2\n");
   EXPECT_EQ(Asked(), "100:5+1 102:5+1 ");
-  // What is known is not asked for again.
+  // Known pages are not asked for again.
   Look(1, 5, At(70));
   EXPECT_EQ(Told(), "1:5+1 1=0\n");
   EXPECT_EQ(Asked(), "102:5+1 ");

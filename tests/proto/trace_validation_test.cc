@@ -391,7 +391,7 @@ TEST_F(TraceValidation, EarlierFastTriesNeedBothTheirColumnsAndTheLastOnes) {
             "record 0 has earlier fast tries without last ones");
 }
 
-// Of its three records, those of 1 page are the first and the last.
+// The first and the last of its three records have 1 page.
 TEST_F(TraceValidation, RecordsOfTheSamePagesNameTheFirstOfThem) {
   const auto with = [](const std::string& column) {
     EpochByHand epoch;

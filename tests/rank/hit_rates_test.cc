@@ -378,7 +378,7 @@ void AddOlderVisits(const Rates& rates, Began began, EpochProfile& epoch, unsign
   }
 }
 
-// As far as that is known, older visits neither widen the interval nor move it.
+// Older visits, if they are known, neither widen the interval nor move it.
 TEST(HitRatesMonteCarlo, JudgeHistoryByNewVisitsAlone) {
   const std::vector<PageCount> capacities{PageCount(kPages / 8)};
   struct Case {

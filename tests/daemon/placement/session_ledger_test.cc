@@ -37,7 +37,7 @@ class SessionLedgerTest : public testing::Test {
     for (LedgerEpoch epoch; reader->Next(epoch).value_or(false);) held.moves += epoch.moves.size();
     return held;
   }
-  // What the configuration would have in a ledger that begins later than the one before.
+  // Describes a ledger that begins later than the one before, with this policy.
   LedgerInfo Later(const std::string& policy) {
     LedgerInfo info = SmallLedgerInfo();
     info.start += std::chrono::seconds(60);
