@@ -17,6 +17,8 @@ namespace {
 // The largest part of all looks that probes from before their epoch may have: with more of them,
 // the other looks are no fair sample.
 constexpr double kMostBegunBefore = 0.1;
+// Few pages that are judged in an epoch count as this part of the pages known.
+constexpr double kLeastJudged = 1.0 / 64;
 
 // Refits the rates of the pages within each choice separately from those outside of it. Posterior
 // means under one prior for both would pull the chosen pages towards the mean of all.
@@ -120,6 +122,14 @@ std::vector<PageKey> BlocksBegunBefore(const EvidenceTable& epoch, const RateVie
   return blocks;
 }
 
+RateEvidence TriesOf(const Evidence& evidence) {
+  return {.fast_looks = evidence.fast_looks,
+          .fast_found = evidence.fast_found,
+          .fast_seconds = evidence.fast_seconds,
+          .fast_earlier = evidence.fast_earlier,
+          .fast_earlier_seconds = evidence.fast_earlier_seconds};
+}
+
 // Returns, for each choice, the smaller of two numbers of groups: those looked at within it, and
 // those outside of it.
 std::vector<std::size_t> GroupsOnEitherSide(std::span<const std::uint32_t> group_of,
@@ -145,6 +155,7 @@ std::vector<std::size_t> GroupsOnEitherSide(std::span<const std::uint32_t> group
 void JudgedHistory::Add(const EvidenceTable& epoch, Visits visits, const TargetTimes& times,
                         const ChosenSpans& chosen) {
   if (chosen.key.empty()) return;
+  std::map<TargetId, double> weight_of;  // at first, the fewest pages that count as judged
   for (std::size_t i = 0; i < chosen.key.size();) {
     const TargetId target = chosen.key[i].target;
     const double seconds = times.Of(target).cpu_seconds;
@@ -158,15 +169,35 @@ void JudgedHistory::Add(const EvidenceTable& epoch, Visits visits, const TargetT
       }
     }
     of_target.pages = std::max(of_target.pages, pages);
+    weight_of[target] = kLeastJudged * pages;
   }
 
   const RateView view(epoch, RankSource::kReferences);
   const std::vector<PageKey> begun_before =
       visits == Visits::kNew ? std::vector<PageKey>{} : BlocksBegunBefore(epoch, view);
+  // A first pass over all pages probes many in an epoch, and before it little was known. Each epoch
+  // has the weight of its CPU time, however many pages were probed in it.
+  std::map<TargetId, double> judged;
+  for (std::size_t row = 0; row < epoch.size(); ++row) {
+    if (epoch.evidence[row].looks > 0 && view.TellsOfBits(epoch.evidence[row]) &&
+        !std::ranges::binary_search(begun_before, GroupOf(epoch.key[row], kBlockPages)))
+      judged[epoch.key[row].target] += epoch.span_pages[row];
+  }
+  for (const auto& [target, pages] : judged) {
+    double& weight = weight_of[target];
+    weight = times.Of(target).cpu_seconds / std::max(pages, weight);
+  }
+
   std::size_t at = 0;
   for (std::size_t row = 0; row < epoch.size(); ++row) {
     const PageKey key = epoch.key[row];
-    if (epoch.evidence[row].looks <= 0) continue;
+    const double pages = epoch.span_pages[row];
+    if (epoch.evidence[row].looks <= 0) {
+      const auto visited = may_be_tried_.find(key);
+      if (visited != may_be_tried_.end() && visited->second.evidence.pages == pages)
+        visited->second.evidence.Add(TriesOf(epoch.evidence[row]));
+      continue;
+    }
     if (std::ranges::binary_search(begun_before, GroupOf(key, kBlockPages))) {
       pages_begun_before_ += epoch.span_pages[row];
       continue;
@@ -179,15 +210,31 @@ void JudgedHistory::Add(const EvidenceTable& epoch, Visits visits, const TargetT
       ++at;
     }
     const bool is_known = at < chosen.key.size() && chosen.key[at] <= key;
-    const double pages = epoch.span_pages[row];
-    entries_.push_back(
-        {.group = GroupOf(key, group_pages_),
-         .kind = kinds_.Add(view.Of(epoch.evidence[row], pages, /*watched_seconds=*/0)),
-         .choice = is_known ? chosen.first_choice[at] : static_cast<std::uint8_t>(choices_),
-         .looks = 1,
-         .pages = pages});
+    const Visit visit{
+        .evidence = view.Of(epoch.evidence[row], pages, /*watched_seconds=*/0),
+        .choice = is_known ? chosen.first_choice[at] : static_cast<std::uint8_t>(choices_),
+        .weight = weight_of[key.target]};
+    if (const auto before = may_be_tried_.find(key); before != may_be_tried_.end()) {
+      Book(key, before->second);
+      may_be_tried_.erase(before);
+    }
+    if (visits == Visits::kNew && visit.evidence.first_read_finds > 0) {
+      may_be_tried_.emplace(key, visit);
+    } else {
+      Book(key, visit);
+    }
   }
   if (entries_.size() >= compact_at_) Compact();
+}
+
+void JudgedHistory::Book(PageKey key, const Visit& visit) {
+  entries_.push_back({.group = GroupOf(key, group_pages_),
+                      .kind = kinds_.Add(visit.evidence),
+                      .choice = visit.choice,
+                      .pages = visit.evidence.pages,
+                      .weight = visit.weight,
+                      .weighted = visit.weight * visit.evidence.pages});
+  squared_weights_ += visit.weight * visit.weight;
 }
 
 void JudgedHistory::Compact() {
@@ -200,8 +247,9 @@ void JudgedHistory::Compact() {
   std::vector<Entry> merged;
   for (const Entry& entry : entries_) {
     if (!merged.empty() && order(merged.back()) == order(entry)) {
-      merged.back().looks += entry.looks;
       merged.back().pages += entry.pages;
+      merged.back().weight += entry.weight;
+      merged.back().weighted += entry.weighted;
     } else {
       merged.push_back(entry);
     }
@@ -221,6 +269,12 @@ JudgedHistory::TargetPages& JudgedHistory::At(TargetId target) {
 
 std::vector<std::optional<HitRate>> JudgedHistory::Estimate(
     std::span<const UnknownPages> unknown) const {
+  if (!may_be_tried_.empty()) {
+    JudgedHistory all = *this;
+    for (const auto& [key, visit] : all.may_be_tried_) all.Book(key, visit);
+    all.may_be_tried_.clear();
+    return all.Estimate(unknown);
+  }
   std::vector<std::optional<HitRate>> result(choices_);
   if (entries_.empty()) return result;
   std::vector<Entry> entries = entries_;
@@ -258,6 +312,12 @@ std::vector<std::optional<HitRate>> JudgedHistory::Estimate(
     cell_of.push_back(cell->second);
   }
 
+  double weights = 0;
+  for (const Entry& entry : entries) weights += entry.weight;
+  if (weights <= 0) return result;
+  // So many looks of equal weight would say as much (Kish).
+  const double scale = weights / squared_weights_;
+
   RateKinds kinds = kinds_;
   Judge judge(std::move(kinds).Take(), std::move(targets), choices_);
   const PageGroups groups(keys);
@@ -265,8 +325,8 @@ std::vector<std::optional<HitRate>> JudgedHistory::Estimate(
     for (Judge::Cell& cell : cells) cell.looks = cell.pages = 0;
     for (std::size_t i = 0; i < entries.size(); ++i) {
       const double weight = times[groups.of_row()[i]];
-      cells[cell_of[i]].looks += weight * entries[i].looks;
-      cells[cell_of[i]].pages += weight * entries[i].pages;
+      cells[cell_of[i]].looks += weight * scale * entries[i].weight;
+      cells[cell_of[i]].pages += weight * scale * entries[i].weighted;
     }
   };
   std::vector<HitRate> rates = WithIntervals(

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "rank/evidence.h"
 #include "rank/hit_rates.h"
 #include "rank/rate_fit.h"
+#include "rank/rate_model.h"
 #include "rank/target_times.h"
 #include "rank/unknown_pages.h"
 
@@ -41,8 +43,9 @@ class JudgedHistory {
     PageKey group;  // its first page
     std::uint32_t kind;
     std::uint8_t choice;
-    double looks;
-    double pages;  // over all looks
+    double pages;     // over all looks
+    double weight;    // of all looks
+    double weighted;  // pages x weight, over all looks
   };
   struct TargetPages {
     TargetId target;
@@ -51,15 +54,27 @@ class JudgedHistory {
     std::vector<double> chosen_seconds;  // pages x CPU time, by choice
   };
 
+  // A visit whose page a first read found.
+  struct Visit {
+    RateEvidence evidence;
+    std::uint8_t choice;
+    double weight;  // CPU time of the target in the epoch, for each page judged in it
+  };
+
+  void Book(PageKey key, const Visit& visit);
   void Compact();
   TargetPages& At(TargetId target);
 
   std::size_t choices_;
   RateKinds kinds_;
+  // The latest visits of pages that first reads found. Fast tries of these pages are made after the
+  // visit, mostly in a later epoch, and are part of its evidence.
+  std::map<PageKey, Visit> may_be_tried_;
   std::vector<Entry> entries_;
   std::size_t compact_at_ = std::size_t{1} << 20;
   std::uint64_t group_pages_ = 16;    // until there are many groups
   std::vector<TargetPages> targets_;  // ascending
+  double squared_weights_ = 0;        // over all looks in entries_
   double pages_judged_ = 0;
   double pages_begun_before_ = 0;  // pages of probes that began before their epoch
 };

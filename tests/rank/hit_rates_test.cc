@@ -292,8 +292,11 @@ struct JudgedHistories {
   std::vector<HitRates> told;
 };
 using Change = std::function<void(EpochProfile&, unsigned seed)>;
-JudgedHistories JudgeHistories(const Rates& rates, const std::vector<PageCount>& capacities,
-                               unsigned seed, const Change& change = nullptr) {
+constexpr std::size_t kHalf = kPages / 512 / 2;  // of the blocks
+JudgedHistories JudgeHistories(
+    const Rates& rates, const std::vector<PageCount>& capacities, unsigned seed,
+    const Change& change = nullptr,
+    const std::function<std::size_t(int epoch)>& blocks = [](int) { return kHalf; }) {
   constexpr int kEpochs = 10;
   HitRateTeller teller(Ranker::DefaultOptions(RankModel::kRate), RankSource::kReferences,
                        capacities);
@@ -308,7 +311,7 @@ JudgedHistories JudgeHistories(const Rates& rates, const std::vector<PageCount>&
                              kAccessRate / (kEpochs - 1);
     }
     Scenario scenario = LadderWithFastTries(1);
-    scenario.blocks = rotation.Next(kPages / 512 / 2);
+    scenario.blocks = rotation.Next(blocks(e));
     EpochProfile epoch = simulation::ToEpoch(
         simulation::Observe(rates, scenario, seed + static_cast<unsigned>(e)), e);
     epoch.targets = {{.id = TargetId(0), .cpu_time = std::chrono::milliseconds(100)}};
@@ -409,6 +412,17 @@ TEST(HitRatesMonteCarlo, JudgeHistoryByNewVisitsAlone) {
     EXPECT_EQ(untold[0].history->low, 0);
     EXPECT_EQ(untold[0].history->high, 1);
   }
+}
+
+// The second epoch has a first pass over all pages, before which an eighth of them was known. Later
+// epochs visit as few as the first.
+TEST(HitRatesMonteCarlo, JudgeHistoryByEachEpochHoweverManyPagesItVisits) {
+  const std::vector<PageCount> capacities{PageCount(kPages / 8)};
+  const auto [really, told] =
+      JudgeHistories(simulation::Hotset(kPages, kAccessRate), capacities, 40, nullptr,
+                     [](int epoch) { return epoch == 1 ? 2 * kHalf : kHalf / 4; });
+  ASSERT_TRUE(told[0].history.has_value());
+  EXPECT_NEAR(told[0].history->value, really[0], 0.05);
 }
 
 // All visits of these epochs began before them.
@@ -855,6 +869,49 @@ TEST(HitRates, HaveNarrowerIntervalsTheMoreFastPagesWereTried) {
   const HitRate many = oracle(3'000);
   EXPECT_NEAR(few.value, many.value, 0.03);
   EXPECT_GT(few.high, many.high + 0.01);
+}
+
+// Pages are tried after the visit whose first read found them, here in the epoch that follows.
+TEST(HitRates, HistoryCountsFastTriesWithTheVisitThatTheyFollow) {
+  const auto history = [](bool are_tried) {
+    HitRateTeller teller(Ranker::DefaultOptions(RankModel::kRate), RankSource::kReferences,
+                         std::vector<PageCount>{PageCount(3'000)});
+    for (std::uint64_t index = 0; index < 6; ++index) {
+      std::vector<PageRecord> records;
+      for (std::uint64_t vpn = 0; vpn < 30'000; ++vpn) {
+        const bool is_fast = vpn % 10 == 0;
+        if (index % 2 == 1) {
+          PageRecord record{.key = {TargetId(0), Vpn(vpn)}};
+          if (is_fast && are_tried) TryFast(record);
+          // A page that an older visit still watches.
+          if (vpn == 1) record = Visited(vpn, 0, std::chrono::milliseconds(40));
+          if (record.fast_looks + record.looks > 0) records.push_back(record);
+          continue;
+        }
+        PageRecord record = Visited(vpn, 4, std::chrono::microseconds(is_fast ? 500 : 40'000));
+        if (is_fast) {
+          record.first_read_finds = 4;
+          record.first_read_time = LogDuration::FromNanoseconds(std::chrono::microseconds(1000));
+        }
+        record.new_first_accesses = record.first_accesses;
+        record.new_time_at_risk = record.time_at_risk;
+        records.push_back(record);
+      }
+      EpochProfile epoch = Epoch(index, records);
+      epoch.targets = {{.id = TargetId(0), .cpu_time = std::chrono::seconds(1)}};
+      if (!epoch.pages.new_visits) {
+        epoch.pages.new_visits = {.first_accesses = std::vector<std::uint32_t>(records.size()),
+                                  .time_at_risk = std::vector<LogDuration>(records.size()),
+                                  .later_time = std::vector<LogDuration>(records.size())};
+      }
+      teller.Absorb(epoch);
+    }
+    return teller.Tell()[0].history.value();
+  };
+  const HitRate untried = history(false);
+  const HitRate tried = history(true);
+  EXPECT_LT(tried.high - tried.low, 0.5 * (untried.high - untried.low))
+      << tried.low << " " << tried.high << " " << untried.low << " " << untried.high;
 }
 
 struct Part {
