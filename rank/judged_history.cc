@@ -19,6 +19,9 @@ namespace {
 constexpr double kMostBegunBefore = 0.1;
 // Few pages that are judged in an epoch count as this part of the pages known.
 constexpr double kLeastJudged = 1.0 / 64;
+// A page that was seen to be slow soon leaves a choice. Entries of pages that stay have more
+// weight, which makes history too high by about so much (hotset of bench/hit_rates: 0 to 5 points).
+constexpr double kTooHigh = 0.02;
 
 // Refits the rates of the pages within each choice separately from those outside of it. Posterior
 // means under one prior for both would pull the chosen pages towards the mean of all.
@@ -193,8 +196,8 @@ void JudgedHistory::Add(const EvidenceTable& epoch, Visits visits, const TargetT
     const PageKey key = epoch.key[row];
     const double pages = epoch.span_pages[row];
     if (epoch.evidence[row].looks <= 0) {
-      const auto visited = may_be_tried_.find(key);
-      if (visited != may_be_tried_.end() && visited->second.evidence.pages == pages)
+      const auto visited = latest_.find(key);
+      if (visited != latest_.end() && visited->second.evidence.pages == pages)
         visited->second.evidence.Add(TriesOf(epoch.evidence[row]));
       continue;
     }
@@ -210,31 +213,34 @@ void JudgedHistory::Add(const EvidenceTable& epoch, Visits visits, const TargetT
       ++at;
     }
     const bool is_known = at < chosen.key.size() && chosen.key[at] <= key;
-    const Visit visit{
+    const Visited visited{
         .evidence = view.Of(epoch.evidence[row], pages, /*watched_seconds=*/0),
         .choice = is_known ? chosen.first_choice[at] : static_cast<std::uint8_t>(choices_),
+        .visits = 1,
         .weight = weight_of[key.target]};
-    if (const auto before = may_be_tried_.find(key); before != may_be_tried_.end()) {
-      Book(key, before->second);
-      may_be_tried_.erase(before);
-    }
-    if (visits == Visits::kNew && visit.evidence.first_read_finds > 0) {
-      may_be_tried_.emplace(key, visit);
+    const auto [latest, is_new] = latest_.try_emplace(key, visited);
+    if (is_new) continue;
+    Visited& before = latest->second;
+    if (before.choice == visited.choice && before.evidence.pages == pages) {
+      before.evidence.Add(visited.evidence);
+      before.visits += 1;
+      before.weight += visited.weight;
     } else {
-      Book(key, visit);
+      Book(key, before);
+      before = visited;
     }
   }
   if (entries_.size() >= compact_at_) Compact();
 }
 
-void JudgedHistory::Book(PageKey key, const Visit& visit) {
+void JudgedHistory::Book(PageKey key, const Visited& visited) {
   entries_.push_back({.group = GroupOf(key, group_pages_),
-                      .kind = kinds_.Add(visit.evidence),
-                      .choice = visit.choice,
-                      .pages = visit.evidence.pages,
-                      .weight = visit.weight,
-                      .weighted = visit.weight * visit.evidence.pages});
-  squared_weights_ += visit.weight * visit.weight;
+                      .kind = kinds_.Add(visited.evidence),
+                      .choice = visited.choice,
+                      .pages = visited.visits * visited.evidence.pages,
+                      .weight = visited.weight,
+                      .weighted = visited.weight * visited.evidence.pages});
+  squared_weights_ += visited.weight * visited.weight;
 }
 
 void JudgedHistory::Compact() {
@@ -269,10 +275,10 @@ JudgedHistory::TargetPages& JudgedHistory::At(TargetId target) {
 
 std::vector<std::optional<HitRate>> JudgedHistory::Estimate(
     std::span<const UnknownPages> unknown) const {
-  if (!may_be_tried_.empty()) {
+  if (!latest_.empty()) {
     JudgedHistory all = *this;
-    for (const auto& [key, visit] : all.may_be_tried_) all.Book(key, visit);
-    all.may_be_tried_.clear();
+    for (const auto& [key, visited] : all.latest_) all.Book(key, visited);
+    all.latest_.clear();
     return all.Estimate(unknown);
   }
   std::vector<std::optional<HitRate>> result(choices_);
@@ -315,7 +321,7 @@ std::vector<std::optional<HitRate>> JudgedHistory::Estimate(
   double weights = 0;
   for (const Entry& entry : entries) weights += entry.weight;
   if (weights <= 0) return result;
-  // So many looks of equal weight would say as much (Kish).
+  // So many entries of equal weight would say as much (Kish).
   const double scale = weights / squared_weights_;
 
   RateKinds kinds = kinds_;
@@ -352,6 +358,7 @@ std::vector<std::optional<HitRate>> JudgedHistory::Estimate(
     const bool enough =
         least[choice] >= kLeastGroups && looked_at >= chosen &&
         pages_begun_before_ <= kMostBegunBefore * (pages_judged_ + pages_begun_before_);
+    rates[choice].low = std::max(0.0, rates[choice].low - kTooHigh);
     result[choice] = enough ? rates[choice] : HitRate{.value = rates[choice].value};
   }
   return result;

@@ -38,14 +38,14 @@ class JudgedHistory {
   std::vector<std::optional<HitRate>> Estimate(std::span<const UnknownPages> unknown = {}) const;
 
  private:
-  // Looks at similar pages of one group.
+  // Similar pages of one group.
   struct Entry {
     PageKey group;  // its first page
     std::uint32_t kind;
     std::uint8_t choice;
-    double pages;     // over all looks
-    double weight;    // of all looks
-    double weighted;  // pages x weight, over all looks
+    double pages;     // over all visits
+    double weight;    // of all visits
+    double weighted;  // pages x weight, over all visits
   };
   struct TargetPages {
     TargetId target;
@@ -54,22 +54,24 @@ class JudgedHistory {
     std::vector<double> chosen_seconds;  // pages x CPU time, by choice
   };
 
-  // A visit whose page a first read found.
-  struct Visit {
+  // Visits of a page in one choice, and fast tries after them.
+  struct Visited {
     RateEvidence evidence;
     std::uint8_t choice;
-    double weight;  // CPU time of the target in the epoch, for each page judged in it
+    double visits;
+    double weight;  // CPU time of the target in each epoch, for each page judged in it
   };
 
-  void Book(PageKey key, const Visit& visit);
+  void Book(PageKey key, const Visited& visited);
   void Compact();
   TargetPages& At(TargetId target);
 
   std::size_t choices_;
   RateKinds kinds_;
-  // The latest visits of pages that first reads found. Fast tries of these pages are made after the
-  // visit, mostly in a later epoch, and are part of its evidence.
-  std::map<PageKey, Visit> may_be_tried_;
+  // Pages with their latest choice, which are not in entries_ yet. One entry of all visits shows a
+  // rate better than one of each: few visits are followed by fast tries, which show the rates of
+  // pages that each first read finds.
+  std::map<PageKey, Visited> latest_;
   std::vector<Entry> entries_;
   std::size_t compact_at_ = std::size_t{1} << 20;
   std::uint64_t group_pages_ = 16;    // until there are many groups
