@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""tools/check_prose over trees of a few files, whose folders have no row and so the limits of the goal."""
+"""tools/check_prose over trees of a few files, with folders over and under the limits."""
 
 import pathlib
 import subprocess
