@@ -55,41 +55,43 @@ struct Place {
   const pb::FieldDescriptor* field = nullptr;
 };
 
-Place<const pb::Message> Find(std::string_view path, const pb::Message& config) {
-  Place<const pb::Message> place{.group = &config};
+// `enter` returns the group that a step leads to, from the group, the field and the index of the
+// step; null: it is not given.
+template <typename Message, typename Enter>
+Place<Message> PlaceAt(std::string_view path, Message& config, const Enter& enter) {
+  Place<Message> place{.group = &config};
   while (true) {
     const Step step = TakeStep(path);
     place.field = place.group->GetDescriptor()->FindFieldByName(step.name);
     TMPROF_CHECK(place.field != nullptr);
     if (path.empty()) return place;
-    const pb::Reflection& of = *place.group->GetReflection();
-    if (step.index) {
-      if (*step.index >= of.FieldSize(*place.group, place.field)) return {};
-      place.group = &of.GetRepeatedMessage(*place.group, place.field, *step.index);
-    } else {
-      if (!of.HasField(*place.group, place.field)) return {};
-      place.group = &of.GetMessage(*place.group, place.field);
-    }
+    place.group = enter(*place.group, place.field, step.index);
+    if (place.group == nullptr) return {};
   }
 }
 
-// The same, with the groups around it made.
+Place<const pb::Message> Find(std::string_view path, const pb::Message& config) {
+  using Group = const pb::Message;
+  const auto enter = [](Group& group, const pb::FieldDescriptor* field,
+                        std::optional<int> index) -> Group* {
+    const pb::Reflection& of = *group.GetReflection();
+    if (!index) return of.HasField(group, field) ? &of.GetMessage(group, field) : nullptr;
+    return *index < of.FieldSize(group, field) ? &of.GetRepeatedMessage(group, field, *index)
+                                               : nullptr;
+  };
+  return PlaceAt(path, config, enter);
+}
+
+// Makes the groups around the field that are not given.
 Place<pb::Message> Make(std::string_view path, pb::Message& config) {
-  Place<pb::Message> place{.group = &config};
-  while (true) {
-    const Step step = TakeStep(path);
-    place.field = place.group->GetDescriptor()->FindFieldByName(step.name);
-    TMPROF_CHECK(place.field != nullptr);
-    if (path.empty()) return place;
-    const pb::Reflection& of = *place.group->GetReflection();
-    if (!step.index) {
-      place.group = of.MutableMessage(place.group, place.field);
-    } else if (*step.index == of.FieldSize(*place.group, place.field)) {
-      place.group = of.AddMessage(place.group, place.field);
-    } else {
-      place.group = of.MutableRepeatedMessage(place.group, place.field, *step.index);
-    }
-  }
+  const auto enter = [](pb::Message& group, const pb::FieldDescriptor* field,
+                        std::optional<int> index) {
+    const pb::Reflection& of = *group.GetReflection();
+    if (!index) return of.MutableMessage(&group, field);
+    return *index == of.FieldSize(group, field) ? of.AddMessage(&group, field)
+                                                : of.MutableRepeatedMessage(&group, field, *index);
+  };
+  return PlaceAt(path, config, enter);
 }
 
 void CollectPaths(const pb::Descriptor& group, const std::string& prefix,

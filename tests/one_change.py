@@ -2,6 +2,7 @@
 """Adds a new thing, such as a view, to copies of the files that it takes, and counts the edits. Tests are built with the copies."""
 
 import pathlib
+import shutil
 import sys
 
 MOST_EDITS = 3
@@ -17,6 +18,7 @@ def apply(what: str, edits: list[tuple[str, list[tuple[str, str]]]], edits_of_bu
     total = len(edits) + edits_of_build
     if total > MOST_EDITS:
         sys.exit(f"{what} takes {total} edits; at most {MOST_EDITS} are allowed")
+    shutil.rmtree(output, ignore_errors=True)  # copies of files that the list no longer has
     for name, additions in edits:
         text = (source / name).read_text()
         for above, added in additions:

@@ -7,6 +7,8 @@
 
 #include <cerrno>
 
+#include "tests/base/fake_clock.h"
+
 namespace tmprof {
 namespace live_bindings_test {
 
@@ -22,12 +24,6 @@ constexpr Pid kPid{42};
 constexpr NodeId kFast{0};
 constexpr NodeId kSlow{1};
 constexpr VpnRange kPage{Vpn(10), Vpn(11)};
-
-class FakeClock final : public Clock {
- public:
-  MonotonicTime Now() const override { return now; }
-  MonotonicTime now{seconds(1000)};
-};
 
 // A process with one policy, and what it takes to read that.
 class FakePolicies final : public PolicyReader {
@@ -71,7 +67,7 @@ class LiveBindingsTest : public testing::Test {
     return binding != nullptr && binding->MayMove(pages, kSlow, kFast);
   }
 
-  FakeClock clock_;
+  FakeClock clock_{MonotonicTime(seconds(1000))};
   FakePolicies quick_{clock_, /*mappings_are_cheaper=*/false};
   FakePolicies slow_{clock_, /*mappings_are_cheaper=*/true};
 };

@@ -11,6 +11,8 @@
 #include <optional>
 #include <set>
 
+#include "tests/base/fake_clock.h"
+
 namespace tmprof {
 namespace page_mover_test {
 
@@ -24,12 +26,6 @@ using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-class FakeClock final : public Clock {
- public:
-  MonotonicTime Now() const override { return now; }
-  MonotonicTime now{seconds(1000)};
-};
 
 // A kernel that moves pages as move_pages(2) does: it stops telling once a page did not move.
 class FakeKernel final : public MoveCall {
@@ -175,8 +171,8 @@ class PageMoverTest : public testing::Test {
         std::vector<MemoryBinding::Range>{{{first, end}, std::vector{NodeId(1)}}});
   }
 
-  FakeClock clock_;
-  FakeClock cpu_clock_;
+  FakeClock clock_{MonotonicTime(seconds(1000))};
+  FakeClock cpu_clock_{MonotonicTime(seconds(1000))};
   FakeKernel kernel_{clock_, cpu_clock_};
   std::set<TargetId> gone_;
   std::optional<std::shared_ptr<const MemoryBinding>> binding_;

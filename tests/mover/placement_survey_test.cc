@@ -10,6 +10,7 @@
 
 #include "mover/page_locator.h"
 #include "mover/placement_map.h"
+#include "tests/base/fake_clock.h"
 
 namespace tmprof {
 namespace placement_survey_test {
@@ -17,12 +18,6 @@ namespace placement_survey_test {
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-class FakeClock final : public Clock {
- public:
-  MonotonicTime Now() const override { return now; }
-  MonotonicTime now;
-};
 
 // Everything is on the node, and each look takes a millisecond.
 class FakeLocator final : public PageLocator {

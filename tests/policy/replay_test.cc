@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -449,17 +450,16 @@ std::vector<EpochProfile> WithSharedFile(std::vector<EpochProfile> epochs) {
   return epochs;
 }
 
-// They are the same pages as those of a third target, behind all others, by which every count is
-// there once.
-std::vector<EpochProfile> WithFileAsTarget(const std::vector<EpochProfile>& epochs) {
+// Returns the epochs with each page under the key that `key_of` gives it. Counts of pages that then
+// have one key are added up.
+std::vector<EpochProfile> Merged(const std::vector<EpochProfile>& epochs,
+                                 const std::function<PageKey(PageKey)>& key_of) {
   std::vector<EpochProfile> merged;
   for (const EpochProfile& epoch : epochs) {
     std::map<PageKey, PageRecord> records;
     for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
       PageRecord record = RecordAt(epoch.pages, i);
-      const std::uint64_t vpn = record.key.vpn.value();
-      if (vpn >= kSharedFrom)
-        record.key = {TargetId(2), Vpn(vpn - kSharedFrom + 2 * record.key.target.value())};
+      record.key = key_of(record.key);
       const auto [known, is_new] = records.try_emplace(record.key, record);
       if (is_new) continue;
       known->second.looks += record.looks;
@@ -471,6 +471,16 @@ std::vector<EpochProfile> WithFileAsTarget(const std::vector<EpochProfile>& epoc
     for (const auto& [key, record] : records) Append(merged.back().pages, record);
   }
   return merged;
+}
+
+// They are the same pages as those of a third target, behind all others, by which every count is
+// there once.
+std::vector<EpochProfile> WithFileAsTarget(const std::vector<EpochProfile>& epochs) {
+  return Merged(epochs, [](PageKey key) {
+    const std::uint64_t vpn = key.vpn.value();
+    if (vpn < kSharedFrom) return key;
+    return PageKey{TargetId(2), Vpn(vpn - kSharedFrom + 2 * key.target.value())};
+  });
 }
 
 TEST(Replay, CountsAPageOnceThoughSeveralProcessesMapIt) {
@@ -518,23 +528,10 @@ std::vector<EpochProfile> RandomFork(std::uint64_t seed) {
 
 // Returns the epochs with all that was seen of forked pages as that of the first target's.
 std::vector<EpochProfile> WithoutFork(const std::vector<EpochProfile>& epochs) {
-  std::vector<EpochProfile> merged;
-  for (const EpochProfile& epoch : epochs) {
-    std::map<PageKey, PageRecord> records;
-    for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
-      PageRecord record = RecordAt(epoch.pages, i);
-      if (record.key.vpn >= Vpn(kForkedFrom)) record.key.target = TargetId(0);
-      const auto [known, is_new] = records.try_emplace(record.key, record);
-      if (is_new) continue;
-      known->second.looks += record.looks;
-      known->second.references += record.references;
-      known->second.load_samples += record.load_samples;
-    }
-    merged.push_back(epoch);
-    merged.back().pages = {};
-    for (const auto& [key, record] : records) Append(merged.back().pages, record);
-  }
-  return merged;
+  return Merged(epochs, [](PageKey key) {
+    if (key.vpn >= Vpn(kForkedFrom)) key.target = TargetId(0);
+    return key;
+  });
 }
 
 TEST(Replay, CountsAForkedPageOnceThoughSeveralProcessesHaveIt) {

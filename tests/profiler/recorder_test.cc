@@ -16,6 +16,7 @@
 
 #include "base/unique_fd.h"
 #include "proto/extension_codec.h"
+#include "tests/base/fake_clock.h"
 #include "tests/base/host/proc_tree.h"
 
 namespace tmprof {
@@ -27,12 +28,6 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 constexpr MonotonicTime kStart{1'000'000s};
-
-class FakeClock final : public Clock {
- public:
-  MonotonicTime Now() const override { return now; }
-  MonotonicTime now = kStart;
-};
 
 // Time passes only while somebody waits.
 class FakeWaiter final : public Waiter {
@@ -150,7 +145,7 @@ class RecorderTest : public testing::Test {
   ProcFs procfs_{tree_.root()};
   nanoseconds target_cpu_time_{5h};
   TargetTracker targets_{procfs_, [this](Pid) { return std::optional(target_cpu_time_); }, {}};
-  FakeClock clock_;
+  FakeClock clock_{kStart};
   FakeWaiter waiter_{clock_};
   nanoseconds own_cpu_time_{0};
   bool stop_ = false;

@@ -41,6 +41,12 @@ class TargetTrackerTest : public testing::Test {
     tree_.SetChildren(process.pid, process.pid, {});
     cpu_times_[process.pid] = used;
   }
+  // Processes 10 and 11, of which 10 is the parent.
+  void StartParentAndChild() {
+    Start({.pid = 10});
+    Start({.pid = 11, .parent = 10});
+    tree_.SetChildren(10, 10, {11});
+  }
   void End(std::int32_t pid) {
     tree_.Remove(pid);
     cpu_times_.erase(pid);
@@ -177,9 +183,7 @@ TEST_F(TargetTrackerTest, FollowsChildrenOfChildrenInOneRefresh) {
 }
 
 TEST_F(TargetTrackerTest, LeavesChildrenAloneWhenToldSo) {
-  Start({.pid = 10});
-  Start({.pid = 11, .parent = 10});
-  tree_.SetChildren(10, 10, {11});
+  StartParentAndChild();
   TargetTracker tracker = Make({.follow_children = false});
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   tracker.Refresh(At(100s));
@@ -187,9 +191,7 @@ TEST_F(TargetTrackerTest, LeavesChildrenAloneWhenToldSo) {
 }
 
 TEST_F(TargetTrackerTest, KeepsIdsAndWhatStaysATargetWhenItIsConfiguredAnew) {
-  Start({.pid = 10});
-  Start({.pid = 11, .parent = 10});
-  tree_.SetChildren(10, 10, {11});
+  StartParentAndChild();
   TargetTracker tracker = Make({.filter = std::nullopt});
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   tracker.Refresh(At(100s));
@@ -205,9 +207,7 @@ TEST_F(TargetTrackerTest, KeepsIdsAndWhatStaysATargetWhenItIsConfiguredAnew) {
 }
 
 TEST_F(TargetTrackerTest, KeepsAChildWhoseParentExits) {
-  Start({.pid = 10});
-  Start({.pid = 11, .parent = 10});
-  tree_.SetChildren(10, 10, {11});
+  StartParentAndChild();
   TargetTracker tracker = Make({.filter = std::nullopt});
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   tracker.Refresh(At(100s));
@@ -272,9 +272,7 @@ TEST_F(TargetTrackerTest, IgnoresAChildThatIsAlreadyDead) {
 }
 
 TEST_F(TargetTrackerTest, MakesAFollowedProcessNamedWhenItIsNamed) {
-  Start({.pid = 10});
-  Start({.pid = 11, .parent = 10});
-  tree_.SetChildren(10, 10, {11});
+  StartParentAndChild();
   TargetTracker tracker = Make({});
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   tracker.Refresh(At(100s));
@@ -287,9 +285,7 @@ TEST_F(TargetTrackerTest, MakesAFollowedProcessNamedWhenItIsNamed) {
 }
 
 TEST_F(TargetTrackerTest, JudgesAChildOnlyAfterAFullSecond) {
-  Start({.pid = 10});
-  Start({.pid = 11, .parent = 10});
-  tree_.SetChildren(10, 10, {11});
+  StartParentAndChild();
   TargetTracker tracker = Make({});
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   tracker.Refresh(At(100s));
@@ -300,9 +296,7 @@ TEST_F(TargetTrackerTest, JudgesAChildOnlyAfterAFullSecond) {
 }
 
 TEST_F(TargetTrackerTest, LeavesTheMappingsOfAFilteredChildOutOfTheEpochsInWhichItWasNotTracked) {
-  Start({.pid = 10});
-  Start({.pid = 11, .parent = 10});
-  tree_.SetChildren(10, 10, {11});
+  StartParentAndChild();
   TargetTracker tracker = Make({});
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   const auto mappings_at_end = [&] {
@@ -339,9 +333,7 @@ TEST_F(TargetTrackerTest, TracksAChildWhileItUsesEnoughCpu) {
 }
 
 TEST_F(TargetTrackerTest, DividesByTheTimeThatReallyPassed) {
-  Start({.pid = 10});
-  Start({.pid = 11, .parent = 10});
-  tree_.SetChildren(10, 10, {11});
+  StartParentAndChild();
   TargetTracker tracker = Make({.filter = ProcessFilter{.busiest_part = 0}});
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   tracker.Refresh(At(100s));
@@ -367,9 +359,7 @@ TEST_F(TargetTrackerTest, TracksTheChildrenThatDoTheWorkThoughEachUsesLittle) {
 }
 
 TEST_F(TargetTrackerTest, LeavesOutTheChildThatAddsLittleToTheWorkOfTheOthers) {
-  Start({.pid = 10});
-  Start({.pid = 11, .parent = 10});
-  tree_.SetChildren(10, 10, {11});
+  StartParentAndChild();
   TargetTracker tracker = Make({});
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   tracker.Refresh(At(100s));
@@ -454,9 +444,7 @@ TEST_F(TargetTrackerTest, TracksAnIdleChildThatHoldsEnoughMemory) {
 }
 
 TEST_F(TargetTrackerTest, TracksEveryDescendantWithoutAFilter) {
-  Start({.pid = 10});
-  Start({.pid = 11, .parent = 10});
-  tree_.SetChildren(10, 10, {11});
+  StartParentAndChild();
   TargetTracker tracker = Make({.filter = std::nullopt});
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   for (int second = 100; second < 105; ++second) {
@@ -466,9 +454,7 @@ TEST_F(TargetTrackerTest, TracksEveryDescendantWithoutAFilter) {
 }
 
 TEST_F(TargetTrackerTest, GoesOnTrackingAChildWhoseCpuClockCannotBeRead) {
-  Start({.pid = 10});
-  Start({.pid = 11, .parent = 10});
-  tree_.SetChildren(10, 10, {11});
+  StartParentAndChild();
   TargetTracker tracker = Make({});
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   tracker.Refresh(At(100s));
@@ -556,9 +542,7 @@ TEST_F(TargetTrackerTest, KeepsATargetUnderTheCapUnlessAnotherUsesClearlyMore) {
 }
 
 TEST_F(TargetTrackerTest, GivesThePlaceOfATargetThatEndsToTheNext) {
-  Start({.pid = 10});
-  Start({.pid = 11, .parent = 10});
-  tree_.SetChildren(10, 10, {11});
+  StartParentAndChild();
   TargetTracker tracker = Make({.max_targets = 1});
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   tracker.Refresh(At(100s));
@@ -920,9 +904,7 @@ TEST_F(TargetTrackerTest, NamesAnExitedTargetInTheEpochOfItsDeathAndTheNext) {
 }
 
 TEST_F(TargetTrackerTest, NamesTargetsThatTheFilterLeavesOut) {
-  Start({.pid = 10});
-  Start({.pid = 11, .parent = 10});
-  tree_.SetChildren(10, 10, {11});
+  StartParentAndChild();
   TargetTracker tracker = Make({});
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   tracker.Refresh(At(100s));
@@ -1015,9 +997,7 @@ TEST_F(TargetTrackerTest, ReadsNothingOfTheMemoryOfWhatIsFoundNoLonger) {
 }
 
 TEST_F(TargetTrackerTest, KeepsWhatIsNamedOrAChildThoughItIsFoundNoLonger) {
-  Start({.pid = 10});
-  Start({.pid = 11, .parent = 10});
-  tree_.SetChildren(10, 10, {11});
+  StartParentAndChild();
   TargetTracker tracker = Make({.filter = std::nullopt});
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   tracker.Follow({{Instance(10), Instance(11)}});
@@ -1028,9 +1008,7 @@ TEST_F(TargetTrackerTest, KeepsWhatIsNamedOrAChildThoughItIsFoundNoLonger) {
 }
 
 TEST_F(TargetTrackerTest, FollowsTheChildrenOfWhatIsFoundWhileItIs) {
-  Start({.pid = 10});
-  Start({.pid = 11, .parent = 10});
-  tree_.SetChildren(10, 10, {11});
+  StartParentAndChild();
   TargetTracker tracker = Make({.filter = std::nullopt});
   tracker.Follow({{Instance(10)}});
   tracker.Refresh(At(100s));
@@ -1122,9 +1100,7 @@ TEST_F(TargetTrackerTest, CutsToTheCapWithABusyChildBeforeWhatWasFoundIdle) {
 }
 
 TEST_F(TargetTrackerTest, RenewsTheMappingsOfAChildAsSoonAsItPassesAgain) {
-  Start({.pid = 10});
-  Start({.pid = 11, .parent = 10});
-  tree_.SetChildren(10, 10, {11});
+  StartParentAndChild();
   TargetTracker tracker = Make({});
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   tracker.Refresh(At(100s));

@@ -14,6 +14,7 @@
 #include "daemon/control/control_address.h"
 #include "daemon/control/control_server.h"
 #include "tests/apps/program.h"
+#include "tests/base/fake_clock.h"
 #include "tests/daemon/control/recording_handlers.h"
 #include "tests/daemon/control/statuses.h"
 
@@ -44,7 +45,7 @@ class CtlTest : public ::testing::Test {
 
   const TemporaryFolder folder_;
   const std::string path_ = folder_.File("control");
-  const ManualClock clock_;
+  const FakeClock clock_{kDaemonStart};
   StatusBoard board_;
   RecordingHandlers recorder_;
   std::unique_ptr<ControlServer> server_;

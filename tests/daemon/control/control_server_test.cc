@@ -22,6 +22,7 @@
 #include "daemon/control/control_address.h"
 #include "daemon/control/control_client.h"
 #include "tests/apps/program.h"
+#include "tests/base/fake_clock.h"
 #include "tests/daemon/control/recording_handlers.h"
 #include "tests/daemon/control/statuses.h"
 
@@ -93,7 +94,7 @@ class ControlServerTest : public ::testing::Test {
 
   const TemporaryFolder folder_;
   const std::string path_ = folder_.File("control");
-  const ManualClock clock_;
+  const FakeClock clock_{kDaemonStart};
   StatusBoard board_;
   RecordingHandlers recorder_;
   ControlHandlers handlers_;

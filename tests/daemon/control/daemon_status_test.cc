@@ -7,6 +7,7 @@
 
 #include <cerrno>
 
+#include "tests/base/fake_clock.h"
 #include "tests/daemon/control/statuses.h"
 
 namespace tmprof::test {
@@ -28,7 +29,7 @@ StatusReading ReadingOf(DaemonStatus status) {
 }
 
 TEST(StatusBoard, TellsHowOldWhatItShowsIs) {
-  ManualClock clock;
+  FakeClock clock{kDaemonStart};
   StatusBoard board(clock, NewStatus());
   clock.now += seconds(5);
   board.Publish(FullStatus());
@@ -40,7 +41,7 @@ TEST(StatusBoard, TellsHowOldWhatItShowsIs) {
 }
 
 TEST(StatusBoard, IsAsOldAsItWasWhereAPartIsAmended) {
-  ManualClock clock;
+  FakeClock clock{kDaemonStart};
   StatusBoard board(clock, NewStatus());
   board.Publish(FullStatus());
   clock.now += seconds(2);
@@ -52,7 +53,7 @@ TEST(StatusBoard, IsAsOldAsItWasWhereAPartIsAmended) {
 }
 
 TEST(StatusBoard, LeavesReadersWhatTheyHaveRead) {
-  const ManualClock clock;
+  const FakeClock clock{kDaemonStart};
   StatusBoard board(clock, NewStatus());
   const StatusReading before = board.Read();
   board.Publish(FullStatus());

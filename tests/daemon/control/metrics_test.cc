@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/unique_fd.h"
+#include "tests/base/fake_clock.h"
 #include "tests/daemon/control/statuses.h"
 
 namespace tmprof::test {
@@ -49,7 +50,7 @@ class MetricsTest : public ::testing::Test {
   }
   std::string Scrape() { return Get(server_->port(), "/metrics"); }
 
-  const ManualClock clock_;
+  const FakeClock clock_{kDaemonStart};
   StatusBoard board_;
   std::unique_ptr<MetricsServer> server_;
 };
@@ -138,7 +139,7 @@ TEST_F(NewMetricsTest, LeavesOutWhatIsUnknown) {
 }
 
 TEST(MetricsServer, ServesThisMachineAlone) {
-  const ManualClock clock;
+  const FakeClock clock{kDaemonStart};
   const StatusBoard board(clock, NewStatus());
   for (const char* host : {"0.0.0.0", "192.0.2.1", "::", "localhost", "", "127.0.0.1:1,0.0.0.0"}) {
     const auto server = MetricsServer::Start(host, 0, board);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 
+#include "tests/base/fake_clock.h"
 #include "tests/daemon/control/statuses.h"
 
 namespace tmprof {
@@ -47,7 +48,7 @@ class StatusReporterTest : public testing::Test {
     return *published_;
   }
 
-  test::ManualClock clock_;
+  FakeClock clock_{test::kDaemonStart};
   Log log_{LogConfig{.level = LogLevel::kError}};
   DaemonStatus status_ = test::NewStatus();
   StatusBoard board_{clock_, test::NewStatus()};

@@ -7,16 +7,13 @@
 #include <chrono>
 #include <utility>
 
-#include "base/clock.h"
+#include "base/units.h"
 #include "daemon/control/daemon_status.h"
 
 namespace tmprof::test {
 
-class ManualClock final : public Clock {
- public:
-  MonotonicTime Now() const override { return now; }
-  MonotonicTime now{std::chrono::seconds(100)};
-};
+// The time at which the daemon of these tests began.
+inline constexpr MonotonicTime kDaemonStart{std::chrono::seconds(100)};
 
 // The status of a daemon that knows nothing yet.
 inline DaemonStatus NewStatus() {

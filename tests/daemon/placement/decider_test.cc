@@ -8,6 +8,8 @@
 #include <chrono>
 #include <vector>
 
+#include "tests/base/fake_clock.h"
+
 namespace tmprof {
 namespace decider_test {
 
@@ -18,12 +20,6 @@ using ::testing::SizeIs;
 
 constexpr NodeId kFast{0};
 constexpr NodeId kSlow{1};
-
-class FakeClock final : public Clock {
- public:
-  MonotonicTime Now() const override { return now; }
-  MonotonicTime now;
-};
 
 // All pages are on one node.
 class OneNode final : public PageLocator {

@@ -10,18 +10,14 @@
 #include <optional>
 #include <vector>
 
+#include "tests/base/fake_clock.h"
+
 namespace tmprof {
 namespace live_mappings_test {
 
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-class FakeClock final : public Clock {
- public:
-  MonotonicTime Now() const override { return now; }
-  MonotonicTime now;
-};
 
 class LiveMappingsTest : public testing::Test {
  protected:

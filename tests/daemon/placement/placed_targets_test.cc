@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/base/fake_clock.h"
+
 namespace tmprof {
 namespace placed_targets_test {
 
@@ -63,12 +65,6 @@ class FakePolicies final : public PolicyReader {
   int refusal = 0;
 };
 
-class FakeClock final : public Clock {
- public:
-  MonotonicTime Now() const override { return now; }
-  MonotonicTime now{std::chrono::seconds(1000)};
-};
-
 class PlacedTargetsTest : public testing::Test {
  protected:
   TrackedProcess Tracked(std::uint32_t id, const Sleeper& process) const {
@@ -84,7 +80,7 @@ class PlacedTargetsTest : public testing::Test {
   }
 
   ProcFs procfs_;
-  FakeClock clock_;
+  FakeClock clock_{MonotonicTime(std::chrono::seconds(1000))};
   FakePolicies policies_;
   LiveTargets live_{procfs_};
   LiveBindings bindings_{policies_, clock_};

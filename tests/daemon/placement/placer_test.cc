@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <map>
 
+#include "tests/base/fake_clock.h"
+
 namespace tmprof {
 namespace placer_test {
 
@@ -21,12 +23,6 @@ constexpr NodeId kFast{0};
 constexpr NodeId kSlow{1};
 constexpr NodeId kFar{2};  // only if there are three tiers
 constexpr Pid kPid{100};
-
-class FakeClock final : public Clock {
- public:
-  MonotonicTime Now() const override { return now; }
-  MonotonicTime now;
-};
 
 // A machine of two nodes on which moves can be played.
 class FakeMemory final : public PageLocator {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "daemon/placement/placer.h"
+#include "tests/base/fake_clock.h"
 
 namespace tmprof {
 namespace shared_placement_test {
@@ -25,12 +26,6 @@ constexpr NodeId kFast{0};
 constexpr NodeId kSlow{1};
 constexpr std::uint64_t kPrivate = 50;  // page, of each process
 constexpr std::uint64_t kFilePages = 100;
-
-class FakeClock final : public Clock {
- public:
-  MonotonicTime Now() const override { return now; }
-  MonotonicTime now;
-};
 
 // Looking takes so long for each page at first. The survey of two processes takes 12 ms, and a
 // survey has 10 ms in the first epoch and 1 ms more in each later one, so that no survey is made in

@@ -11,6 +11,7 @@
 
 #include "report/analysis/hot.h"
 #include "report/analysis/hot_groups.h"
+#include "tests/report/group_sums.h"
 #include "tests/report/traces.h"
 
 namespace tmprof {
@@ -18,21 +19,6 @@ namespace object_annotator_test {
 
 const ObjectAnnotator kAnnotator;
 const HotOptions kSum{.model = RankModel::kSum, .annotator = &kAnnotator};
-
-struct Sum {
-  std::string what;
-  double score;
-  std::uint64_t pages;
-  bool operator==(const Sum&) const = default;
-};
-
-std::vector<Sum> SumsOf(const HotGroups& groups) {
-  std::vector<Sum> sums;
-  for (const HotGroups::Row& row : groups.rows) {
-    sums.push_back({row.what, row.score, row.pages.value()});
-  }
-  return sums;
-}
 
 TEST(ObjectAnnotator, NamesTheObjectThatHasMostOfASpanWhenItWasLastSeen) {
   constexpr std::uint64_t kPage = 4096;
@@ -145,7 +131,7 @@ TEST(ObjectAnnotator, NamesGroupsOfPagesByTheirObject) {
                                        .site = 1,
                                        .weight = 1}}};
   EXPECT_EQ(SumsOf(*MakeHotGroups(TraceOf({epoch}), kSum, HotGroup::kObject)),
-            (std::vector<Sum>{{"8 KiB by make", 7, 2}, {"", 1, 1}}));
+            (std::vector<GroupSum>{{"8 KiB by make", 7, 2}, {"", 1, 1}}));
 }
 
 }  // namespace object_annotator_test

@@ -10,6 +10,7 @@
 #include <bit>
 #include <cmath>
 
+#include "tests/base/fake_clock.h"
 #include "tests/profiler/perf/fake_perf_api.h"
 
 namespace tmprof {
@@ -17,12 +18,6 @@ namespace clock_sampler_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-class StoppedClock final : public Clock {
- public:
-  MonotonicTime Now() const override { return now; }
-  MonotonicTime now;
-};
 
 constexpr std::uint64_t kCodeStart = 0x401000;
 constexpr std::uint64_t kIp = kCodeStart + 100;
@@ -83,7 +78,7 @@ class ClockSamplerTest : public ::testing::Test {
   }
 
   FakePerfApi api_;
-  StoppedClock clock_;
+  FakeClock clock_;
   std::unique_ptr<ClockSampler> sampler_;
 };
 

@@ -6,7 +6,10 @@
 
 #include <fstream>
 #include <map>
+#include <memory>
+#include <utility>
 
+#include "tests/base/fake_clock.h"
 #include "tests/profiler/perf/fake_perf_api.h"
 
 namespace tmprof {
@@ -40,6 +43,25 @@ class HardwareTest : public ::testing::Test {
   void PutIbs() {
     Put("ibs_op/type", "11");
     Put("ibs_op/format/cnt_ctl", "config:19");
+  }
+  // A sampler of process 100 as target 9; null after a failure.
+  std::unique_ptr<HardwareSampler> Attached(FakePerfApi& api, const Clock& clock,
+                                            const SourceKind& kind, SampleRate rate) const {
+    auto setup = FindHardware(api, kind, rate, devices_);
+    if (!setup) {
+      ADD_FAILURE() << setup.error().Message();
+      return nullptr;
+    }
+    auto sampler = HardwareSampler::Create(api, clock, std::move(*setup));
+    if (!sampler) {
+      ADD_FAILURE() << sampler.error().Message();
+      return nullptr;
+    }
+    TrackedProcess target;
+    target.id = TargetId(9);
+    target.pid = Pid(100);
+    EXPECT_TRUE((*sampler)->SetTargets({target}).has_value());
+    return *std::move(sampler);
   }
 
   std::filesystem::path devices_;
@@ -184,12 +206,6 @@ TEST(SampleRateOption, AcceptsThePapersThreeRatesOnly) {
   for (const char* bad : {"", "2x", "4", "x", "16x"}) EXPECT_FALSE(ParseSampleRate(bad)) << bad;
 }
 
-class StoppedClock final : public Clock {
- public:
-  MonotonicTime Now() const override { return now; }
-  MonotonicTime now;
-};
-
 std::vector<std::byte> HardwareSample(std::uint32_t pid, std::uint64_t address,
                                       std::uint64_t data_source) {
   return RecordBytes(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER)
@@ -302,15 +318,9 @@ TEST_F(HardwareTest, CountsDemandAccessesToMemoryAndNamesWhatItLeavesOut) {
   PutIbs();
   FakePerfApi api;
   api.threads[Pid(100)] = {Tid(100)};
-  StoppedClock clock;
-  auto setup = FindHardware(api, kIbsSource, SampleRate::k1x, devices_);
-  ASSERT_TRUE(setup.has_value());
-  auto sampler = HardwareSampler::Create(api, clock, std::move(*setup));
-  ASSERT_TRUE(sampler.has_value());
-  TrackedProcess target;
-  target.id = TargetId(9);
-  target.pid = Pid(100);
-  ASSERT_TRUE((*sampler)->SetTargets({target}).has_value());
+  FakeClock clock;
+  const auto sampler = Attached(api, clock, kIbsSource, SampleRate::k1x);
+  ASSERT_NE(sampler, nullptr);
 
   const std::uint64_t memory_load = Word(kLoad, 0, kNumberRam);
   api.Write(0, HardwareSample(100, 0x7000, memory_load));
@@ -321,9 +331,9 @@ TEST_F(HardwareTest, CountsDemandAccessesToMemoryAndNamesWhatItLeavesOut) {
   api.Write(0, HardwareSample(100, 0xffff'8880'0000'0000, memory_load));
   api.Write(0, RecordBytes(PERF_RECORD_LOST).Word(1).Word(40).Build());
   clock.now += std::chrono::seconds(1);
-  (*sampler)->SetActive(false);
+  sampler->SetActive(false);
   clock.now += std::chrono::seconds(3);
-  const SourceEpoch epoch = (*sampler)->TakeEpoch();
+  const SourceEpoch epoch = sampler->TakeEpoch();
   ASSERT_EQ(epoch.samples.size(), 1u);
   EXPECT_EQ(epoch.samples[0].key, (PageKey{TargetId(9), Vpn(7)}));
   EXPECT_EQ(epoch.samples[0].loads, 1u);
@@ -345,20 +355,14 @@ TEST_F(HardwareTest, CountsASampleOfUnknownSourceOnlyIfItsEventTakesNothingButMi
     if (filters) Put("ibs_op/format/l3missonly", "config:16");
     FakePerfApi api;
     api.threads[Pid(100)] = {Tid(100)};
-    StoppedClock clock;
-    auto setup = FindHardware(api, kIbsSource, SampleRate::k8x, devices_);
-    ASSERT_TRUE(setup.has_value());
-    auto sampler = HardwareSampler::Create(api, clock, std::move(*setup));
-    ASSERT_TRUE(sampler.has_value());
-    TrackedProcess target;
-    target.id = TargetId(9);
-    target.pid = Pid(100);
-    ASSERT_TRUE((*sampler)->SetTargets({target}).has_value());
+    FakeClock clock;
+    const auto sampler = Attached(api, clock, kIbsSource, SampleRate::k8x);
+    ASSERT_NE(sampler, nullptr);
     constexpr std::uint64_t kLevelNa = 0x01, kNumberNa = 0x0f;
     api.Write(0, HardwareSample(100, 0x7000, Word(kLoad, kLevelNa, kNumberNa)));
     api.Write(0, HardwareSample(100, 0x7000, Word(kStore, kLevelNa, kNumberNa)));
     api.Write(0, HardwareSample(100, 0x7000, Word(kLoad, 0, kNumberL3)));
-    const SourceEpoch epoch = (*sampler)->TakeEpoch();
+    const SourceEpoch epoch = sampler->TakeEpoch();
     EXPECT_EQ(epoch.status.observations, filters ? 2u : 0u);
     EXPECT_EQ(Detail(epoch.status, "unknown_source"), filters ? 0u : 2u);
     EXPECT_EQ(Detail(epoch.status, "served_by_cache"), 1u);
@@ -372,29 +376,23 @@ TEST_F(HardwareTest, TellsOnceOfEachSampleThatAVirtualPmuLostAlsoOfEventsThatAre
   Put("vibs_op/events/mem-samples", "config=0x5");
   FakePerfApi api;
   api.threads[Pid(100)] = {Tid(100)};
-  StoppedClock clock;
-  auto setup = FindHardware(api, kVirtualPmuSource, SampleRate::k1x, devices_);
-  ASSERT_TRUE(setup.has_value());
-  auto sampler = HardwareSampler::Create(api, clock, std::move(*setup));
-  ASSERT_TRUE(sampler.has_value());
-  TrackedProcess target;
-  target.id = TargetId(9);
-  target.pid = Pid(100);
-  ASSERT_TRUE((*sampler)->SetTargets({target}).has_value());
+  FakeClock clock;
+  const auto sampler = Attached(api, clock, kVirtualPmuSource, SampleRate::k1x);
+  ASSERT_NE(sampler, nullptr);
   ASSERT_EQ(api.EventsOf(Tid(100)).size(), 1u);
   const FakePerfApi::Opened event = api.EventsOf(Tid(100)).front();
   EXPECT_EQ(event.attr.read_format, PERF_FORMAT_LOST);
 
   api.lost_samples[event.fd] = 47;
   api.Write(0, RecordBytes(PERF_RECORD_LOST).Word(1).Word(40).Build());
-  EXPECT_EQ((*sampler)->TakeEpoch().status.lost, 47u);
-  EXPECT_EQ((*sampler)->TakeEpoch().status.lost, 0u);
+  EXPECT_EQ(sampler->TakeEpoch().status.lost, 47u);
+  EXPECT_EQ(sampler->TakeEpoch().status.lost, 0u);
   api.lost_samples.erase(event.fd);
-  EXPECT_EQ((*sampler)->TakeEpoch().status.lost, 0u) << "not to be read now";
+  EXPECT_EQ(sampler->TakeEpoch().status.lost, 0u) << "not to be read now";
   api.lost_samples[event.fd] = 50;
-  ASSERT_TRUE((*sampler)->SetTargets({}).has_value());
+  ASSERT_TRUE(sampler->SetTargets({}).has_value());
   api.lost_samples.erase(event.fd);
-  EXPECT_EQ((*sampler)->TakeEpoch().status.lost, 3u);
+  EXPECT_EQ(sampler->TakeEpoch().status.lost, 3u);
 }
 
 }  // namespace hardware_sampler_test

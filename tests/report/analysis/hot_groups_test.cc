@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "report/analysis/hot.h"
+#include "tests/report/group_sums.h"
 #include "tests/report/traces.h"
 
 namespace tmprof {
@@ -36,26 +37,11 @@ Trace TwoProcesses() {
   return TraceOf({epoch});
 }
 
-struct Sum {
-  std::string what;
-  double score;
-  std::uint64_t pages;
-  bool operator==(const Sum&) const = default;
-};
-
-std::vector<Sum> SumsOf(const HotGroups& groups) {
-  std::vector<Sum> sums;
-  for (const HotGroups::Row& row : groups.rows) {
-    sums.push_back({row.what, row.score, row.pages.value()});
-  }
-  return sums;
-}
-
 TEST(HotGroups, SumUpByMappingOfEachProcess) {
   const Result<HotGroups> groups = MakeHotGroups(TwoProcesses(), kSum, HotGroup::kMapping);
   ASSERT_TRUE(groups.has_value());
   EXPECT_EQ(SumsOf(*groups),
-            (std::vector<Sum>{
+            (std::vector<GroupSum>{
                 {"heap", 40, 5}, {"file /lib/x.so", 20, 1}, {"file /lib/x.so", 6, 1}, {"", 4, 1}}));
   EXPECT_EQ(groups->rows[0].start, 16 * 4096u);
   EXPECT_EQ(groups->rows[1].target->pid, Pid(10));
@@ -68,7 +54,7 @@ TEST(HotGroups, SumUpByMappingOfEachProcess) {
 
 TEST(HotGroups, SumUpByFileOfAllProcessesAndByProcess) {
   EXPECT_EQ(SumsOf(*MakeHotGroups(TwoProcesses(), kSum, HotGroup::kFile)),
-            (std::vector<Sum>{{"heap", 40, 5}, {"file /lib/x.so", 26, 2}, {"", 4, 1}}));
+            (std::vector<GroupSum>{{"heap", 40, 5}, {"file /lib/x.so", 26, 2}, {"", 4, 1}}));
   const Result<HotGroups> processes = MakeHotGroups(TwoProcesses(), kSum, HotGroup::kProcess);
   ASSERT_EQ(processes->rows.size(), 2u);
   EXPECT_EQ(processes->rows[0].target->pid, Pid(10));
