@@ -9,8 +9,6 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
-#include <cmath>
 #include <fstream>
 #include <system_error>
 #include <utility>
@@ -19,6 +17,7 @@
 
 #include "base/host/cpu_identity.h"
 #include "base/host/own_cpus.h"
+#include "base/parse_decimal.h"
 #include "base/parse_integer.h"
 #include "base/unique_fd.h"
 
@@ -71,14 +70,6 @@ std::string_view TakeLine(std::string_view& text) {
   return line;
 }
 
-std::optional<double> ParseFinite(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value))
-    return std::nullopt;
-  return value;
-}
-
 // nullopt: no whole set of figures of that machine.
 std::optional<std::pair<MonotonicTime, KeptFigures::Figures>> Parse(std::string_view text,
                                                                     std::string_view machine) {
@@ -91,7 +82,7 @@ std::optional<std::pair<MonotonicTime, KeptFigures::Figures>> Parse(std::string_
     if (line == kEnd) return std::pair(MonotonicTime(nanoseconds(*measured)), std::move(figures));
     const std::size_t space = line.find(' ');
     if (space == std::string_view::npos) return std::nullopt;
-    const auto value = ParseFinite(line.substr(space + 1));
+    const auto value = ParseFiniteNumber(line.substr(space + 1));
     if (!value) return std::nullopt;
     figures.emplace(line.substr(0, space), *value);
   }
