@@ -161,6 +161,10 @@ Cause CauseOf(const RecordingFacts& facts) {
           .next = "record for longer or with a higher --max-overhead"};
 }
 
+bool IsTooLittle(const RecordingFacts& facts) {
+  return facts.accessed.value() == 0 || SawLittle(facts);
+}
+
 std::string NotObservable(const RecordingFacts& facts) {
   const PageCount refused = Refused(facts);
   const PageCount device = facts.unobservable.device.value_or(PageCount(0));
@@ -229,11 +233,9 @@ std::string MappedElsewhere(const RecordingFacts& facts) {
 }  // namespace
 
 RecordingOutcome OutcomeOf(const RecordingFacts& facts) {
-  const bool saw_nothing = facts.accessed.value() == 0;
-  const bool little = saw_nothing || SawLittle(facts);
-  std::string text = fmt::format(
-      "{}: {} in {}{}; {}", facts.title.empty() ? ShellWord(facts.trace) : facts.title,
-      CountText(facts.epochs, "epoch"), FormatDuration(facts.length), Starting(facts), Saw(facts));
+  const bool little = IsTooLittle(facts);
+  std::string text = fmt::format("{} in {}{}; {}", CountText(facts.epochs, "epoch"),
+                                 FormatDuration(facts.length), Starting(facts), Saw(facts));
   text += NotObservable(facts);
   text += MappedElsewhere(facts);
   if (facts.over_max_targets > 0) {
@@ -245,8 +247,6 @@ RecordingOutcome OutcomeOf(const RecordingFacts& facts) {
   if (little) {
     const Cause cause = CauseOf(facts);
     text += fmt::format("; {}; next: {}", cause.why, cause.next);
-  } else {
-    text += fmt::format("; next: tmprof report {}", ShellWord(facts.trace));
   }
   const bool has_objects = facts.objects_missing.empty() && !IsMostlyUntracked(facts);
   return {.saw_enough = !little && has_objects,
@@ -256,6 +256,13 @@ RecordingOutcome OutcomeOf(const RecordingFacts& facts) {
           .resident = facts.resident,
           .unobservable = facts.unobservable,
           .filtered = facts.filtered};
+}
+
+std::string LastLineOf(const RecordingFacts& facts, const RecordingOutcome& outcome) {
+  const std::string trace = Printable(ShellWord(facts.trace));
+  std::string line = (facts.title.empty() ? trace : Printable(facts.title)) + ": " + outcome.text;
+  if (!IsTooLittle(facts)) line += "; next: tmprof report " + trace;
+  return line;
 }
 
 }  // namespace tmprof

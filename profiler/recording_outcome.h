@@ -76,12 +76,15 @@ inline constexpr std::chrono::seconds kSlowStart{3};
 // Exit status of `tmprof record` where it recorded, and saw nothing, or too little to rank by.
 inline constexpr int kSawLittle = 3;
 
-// A pure function. The text is one line without a trailing period:
-//   "tmprof.data: 8 epochs in 8s; saw accesses to 64 MiB, looked at 66.1 MiB (67 MiB resident);
-//   confidence high: 43.0 looks at each page, 1 204 samples; next: tmprof report tmprof.data"
-//   "tmprof.data: 3 epochs in 3s; saw no access, looked at 0 B (476 KiB resident); PID 4711 was
-//   stopped (SIGSTOP or a debugger) all the time; next: continue it (kill -CONT 4711), and record
-//   again"
+// A pure function. The text names no file, as the trace may get another name. It is one line
+// without a trailing period:
+//   "8 epochs in 8s; saw accesses to 64 MiB, looked at 66.1 MiB (67 MiB resident); confidence high:
+//   43.0 looks at each page, 1 204 samples"
+//   "3 epochs in 3s; saw no access, looked at 0 B (476 KiB resident); PID 4711 was stopped (SIGSTOP
+//   or a debugger) all the time; next: continue it (kill -CONT 4711), and record again"
 RecordingOutcome OutcomeOf(const RecordingFacts& facts);
+// The line that the recording ends with: its title, the text of its outcome, and unless it saw too
+// little the command that shows the trace.
+std::string LastLineOf(const RecordingFacts& facts, const RecordingOutcome& outcome);
 
 }  // namespace tmprof

@@ -337,22 +337,24 @@ class RecordSession {
                       .advice = "run as root, or name your own with -p PID"});
   }
 
-  RecordingOutcome Conclude(RecordingFacts facts) const {
+  RecordingOutcome Conclude(RecordingFacts facts) {
     facts.trace = options_.output;
     facts.title = options_.title;
     facts.starting = starting_;
     facts.untracked = objects_.Untracked();
     facts.objects_missing = objects_.WhyNone(facts.untracked);
-    return OutcomeOf(facts);
+    RecordingOutcome outcome = OutcomeOf(facts);
+    last_line_ = LastLineOf(facts, outcome);
+    return outcome;
   }
 
   // The line that a recording ends with.
   void Close(const RecordingOutcome& outcome) {
     outcome_ = outcome;
     if (!outcome.saw_enough) {
-      Warn(outcome.text);
+      Warn(last_line_);
     } else if (!options_.quiet && options_.tells_settings) {
-      Say(fmt::format("tmprof: {}\n", outcome.text));
+      Say(fmt::format("tmprof: {}\n", last_line_));
     }
   }
 
@@ -524,6 +526,7 @@ class RecordSession {
   std::optional<Error> exec_failure_;
   std::chrono::nanoseconds starting_{0};
   std::optional<RecordingOutcome> outcome_;
+  std::string last_line_;
   std::optional<EarlyEnd> early_end_;
 };
 
