@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/command_line/help.h"
+#include "base/text/shell_text.h"
 
 namespace tmprof {
 namespace {
@@ -17,24 +18,6 @@ namespace {
 bool TakesValue(const CLI::Option& option) {
   return option.get_type_size() != 0 && option.get_expected_max() > 0;
 }
-
-std::string Escaped(std::string_view text, std::string_view characters, std::string_view by) {
-  std::string escaped;
-  for (const char c : text) {
-    if (characters.contains(c)) escaped += by;
-    escaped += c;
-  }
-  return escaped;
-}
-
-// For a string of the shell between single quotes.
-std::string ShellQuoted(std::string_view text) {
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
-std::string FishQuoted(std::string_view text) { return "'" + Escaped(text, "\\'", "\\") + "'"; }
 
 // All names of an option: "-o", "--output".
 std::vector<std::string> Names(const CLI::Option& option) {

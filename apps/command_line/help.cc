@@ -2,34 +2,20 @@
 
 #include "apps/command_line/help.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 #include <memory>
-#include <optional>
 #include <sstream>
 #include <utility>
 
 #include "apps/command_line/terminal.h"
+#include "base/text/shell_text.h"
 
 namespace tmprof {
 namespace {
 
 constexpr std::size_t kMostColumns = 80;  // longer lines are hard to read
 constexpr std::size_t kTextColumn = 25;   // column at which the texts of options begin
-constexpr std::string_view kUsage = "Usage:";
-constexpr std::string_view kExamples = "Examples:";
-
-std::vector<std::string> Lines(std::string_view text) {
-  std::vector<std::string> lines;
-  std::istringstream stream{std::string(text)};
-  for (std::string line; std::getline(stream, line);) {
-    line.erase(0, std::min(line.find_first_not_of(' '), line.size()));
-    if (!line.empty()) lines.push_back(line);
-  }
-  return lines;
-}
 
 std::string MadeUsage(const CLI::App& command) {
   std::string usage = FullName(command);
@@ -87,43 +73,6 @@ std::string Note(const std::string& note, std::size_t columns) {
   return text;
 }
 
-// Splits a shell's command at blanks outside of quotes.
-std::vector<std::string> ShellWords(std::string_view command) {
-  std::vector<std::string> words(1);
-  char quote = 0;  // the open one; 0: none
-  for (const char c : command) {
-    if (c == ' ' && quote == 0) {
-      words.emplace_back();
-      continue;
-    }
-    if (quote == 0 && (c == '\'' || c == '"')) {
-      quote = c;
-    } else if (c == quote) {
-      quote = 0;
-    }
-    words.back() += c;
-  }
-  return words;
-}
-
-// A broken command ends its lines in a backslash, so that a shell takes them for one.
-std::string Example(const std::string& command, std::size_t columns) {
-  constexpr std::string_view kBreak = " \\\n      ";
-  constexpr std::size_t kBackslash = 2;  // columns of it, with its blank
-  constexpr std::size_t kIndent = kBreak.size() - kBackslash - 1;
-  const std::vector<std::string> words = ShellWords(command);
-  std::string text = "  " + words.front();
-  std::size_t used = text.size();
-  for (std::size_t i = 1; i < words.size(); ++i) {
-    const std::size_t behind = i + 1 < words.size() ? kBackslash : 0;
-    const bool fits = used + 1 + words[i].size() + behind <= columns;
-    text += fits ? std::string_view(" ") : kBreak;
-    text += words[i];
-    used = (fits ? used + 1 : kIndent) + words[i].size();
-  }
-  return text;
-}
-
 class HelpText : public CLI::Formatter {
  public:
   std::string make_help(const CLI::App* command, std::string /*name*/,
@@ -133,9 +82,10 @@ class HelpText : public CLI::Formatter {
     std::string text = Wrapped(command->get_description(), columns, 0, 0) + ".\n\n";
     if (command->get_description().ends_with('.')) text.erase(text.size() - 3, 1);
     for (const std::string& usage : footer.usage) {
-      constexpr std::size_t kIndent = kUsage.size() + 1;
+      constexpr std::string_view kUsage = "Usage: ";
+      constexpr std::size_t kIndent = kUsage.size();
       const bool is_first = &usage == &footer.usage.front();
-      text += is_first ? std::string(kUsage) + " " : std::string(kIndent, ' ');
+      text += is_first ? std::string(kUsage) : std::string(kIndent, ' ');
       text += Wrapped(usage, columns, kIndent + 4, kIndent) + "\n";
     }
     std::string commands;
@@ -145,8 +95,9 @@ class HelpText : public CLI::Formatter {
     if (!commands.empty()) text += "\nCommands:\n" + commands;
     text += Groups(*command, columns);
     for (const std::string& note : footer.notes) text += "\n" + Note(note, columns);
-    if (!footer.examples.empty()) text += fmt::format("\n{}\n", kExamples);
-    for (const std::string& example : footer.examples) text += Example(example, columns) + "\n";
+    if (!footer.examples.empty()) text += "\nExamples:\n";
+    for (const std::string& example : footer.examples)
+      text += BrokenCommand(example, columns) + "\n";
     return text;
   }
 
@@ -195,28 +146,6 @@ bool LaunchesProgram(const CLI::App& command) {
 
 std::size_t HelpColumns() { return std::min(OutputWidth().value_or(kMostColumns), kMostColumns); }
 
-std::string Wrapped(std::string_view text, std::size_t columns, std::size_t indent,
-                    std::size_t used) {
-  std::string wrapped;
-  std::istringstream words{std::string(text)};
-  bool is_line_start = true;
-  for (std::string word; words >> word;) {
-    if (!is_line_start && used + 1 + word.size() > columns) {
-      wrapped += "\n" + std::string(indent, ' ');
-      used = indent;
-      is_line_start = true;
-    }
-    if (!is_line_start) {
-      wrapped += ' ';
-      ++used;
-    }
-    wrapped += word;
-    used += word.size();
-    is_line_start = false;
-  }
-  return wrapped;
-}
-
 std::string Heading(const CLI::Option& option) {
   std::string heading;
   for (const std::string& name : option.get_snames()) heading += "-" + name + ", ";
@@ -238,15 +167,6 @@ std::vector<std::string> FixedValues(const CLI::Option& option) {
   const std::size_t close = type.rfind('}');
   if (open == std::string::npos || close == std::string::npos || close < open) return {};
   return CLI::detail::split(type.substr(open + 1, close - open - 1), ',');
-}
-
-std::string Alternatives(const std::vector<std::string>& words) {
-  std::string text;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (i > 0) text += i + 1 == words.size() ? " or " : ", ";
-    text += words[i];
-  }
-  return text;
 }
 
 std::string ShortText(const CLI::Option& option) {
@@ -271,31 +191,9 @@ std::string ValuesAndDefault(const CLI::Option& option) {
 }
 
 Footer FooterOf(const CLI::App& command) {
-  Footer footer;
-  const std::string all = command.get_footer();
-  std::string_view rest = all;
-  while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find("\n\n"), rest.size());
-    const std::string_view paragraph = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 2, rest.size()));
-    if (paragraph.starts_with(kUsage)) {
-      footer.usage = Lines(paragraph.substr(kUsage.size()));
-    } else if (paragraph.starts_with(kExamples)) {
-      footer.examples = Lines(paragraph.substr(kExamples.size()));
-    } else {
-      footer.notes.emplace_back(paragraph);
-    }
-  }
+  Footer footer = ParseFooter(command.get_footer());
   if (footer.usage.empty()) footer.usage.push_back(MadeUsage(command));
   return footer;
-}
-
-std::optional<ListEntry> EntryOf(std::string_view line) {
-  if (!line.starts_with("  ")) return std::nullopt;
-  line.remove_prefix(2);
-  const std::size_t end = std::min(line.find("  "), line.size());
-  const std::string_view text = line.substr(std::min(end + 2, line.size()));
-  return ListEntry{.name = std::string(line.substr(0, end)), .text = std::string(text)};
 }
 
 void UseHelpText(CLI::App& app) {

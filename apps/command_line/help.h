@@ -7,10 +7,11 @@
 
 #include <CLI/CLI.hpp>
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/text/help_text.h"
 
 namespace tmprof {
 
@@ -29,39 +30,18 @@ bool LaunchesProgram(const CLI::App& command);
 // Columns of help: those of OutputWidth(), but at most 80.
 std::size_t HelpColumns();
 
-// Breaks `text` between words into lines of at most `columns`. Each line but the first begins with
-// `indent` spaces, which count. The first line has `used` columns already. A longer word is alone.
-std::string Wrapped(std::string_view text, std::size_t columns, std::size_t indent,
-                    std::size_t used);
-
 // "-o, --output FILE"; the name alone of a positional.
 std::string Heading(const CLI::Option& option);
 // The values of an option that takes one of a fixed set: {"text", "json"}; else empty.
 std::vector<std::string> FixedValues(const CLI::Option& option);
-// "a", "a or b", "a, b or c".
-std::string Alternatives(const std::vector<std::string>& words);
 // The first line of its description, and the rest.
 std::string ShortText(const CLI::Option& option);
 std::string LongText(const CLI::Option& option);
 // "text, json or csv; default text"; empty where an option has neither.
 std::string ValuesAndDefault(const CLI::Option& option);
 
-// A command's footer has paragraphs. Those that begin with "Usage:" and "Examples:" list command
-// lines; the others are notes. A line of a note that begins with two spaces is an entry of a list:
-// its name, two spaces, its text.
-struct Footer {
-  std::vector<std::string> usage;     // without a "Usage:" paragraph, made from the options
-  std::vector<std::string> notes;     // paragraphs
-  std::vector<std::string> examples;  // lines, without their indent
-};
+// The footer of a command. Without a "Usage:" paragraph, its usage is made from the options.
 Footer FooterOf(const CLI::App& command);
-
-struct ListEntry {
-  std::string name;
-  std::string text;
-};
-// The entry in a line of a note; nullopt where it is plain text.
-std::optional<ListEntry> EntryOf(std::string_view line);
 
 // Gives `app`, and commands that are added to it later, the help of this file and -h.
 void UseHelpText(CLI::App& app);

@@ -8,15 +8,14 @@
 #include <string>
 
 #include "apps/tmprof/cli.h"
+#include "rank/rank_words.h"
 
 namespace tmprof {
 
 struct AdviceRequest {
   std::string trace{kDefaultTrace};
-  std::string by;                          // empty: the weight decides
-  std::string rank_weight;                 // empty: what the options of the advice say
+  RankWords rank;                          // without a weight, the kind of advice has one
   std::optional<std::uint64_t> llc_bytes;  // nullopt: no cache is modelled
-  std::string rank_model = "rate";
   std::string format = "text";
   bool wide = false;
 };

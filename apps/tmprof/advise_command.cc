@@ -20,6 +20,7 @@ struct AdviseOptions {
   AdviceRequest request;
   AdvisedObjects objects;
   AdvisedLocks locks;
+  std::string weight;  // empty: none was given
 };
 
 // Says what can be asked for.
@@ -53,11 +54,11 @@ std::string Examples() {
   return text;
 }
 
-Result<int> Advise(const AdviseOptions& options) {
+Result<int> Advise(AdviseOptions& options) {
+  if (!options.weight.empty()) options.request.rank.weight = options.weight;
   if (!options.objects.is_wanted() && !options.locks.is_wanted()) {
     return Fail(BadInput("advise", "", "it was not said on what", Kinds()));
   }
-  if (Status sound = options.objects.Check(); !sound) return Fail(sound.error());
   const Result<Format> format = ParseFormat(options.request.format);
   if (!format) return Fail(format.error());
   return options.locks.is_wanted() ? options.locks.Advise(options.request, *format)
@@ -87,15 +88,15 @@ void AddAdviseCommand(CLI::App& app, int& exit_status) {
   CLI::Option* locks = options->locks.AddOptions(*command, objects);
   options->objects.AddOptions(*command, objects, locks);
   CLI::Option* weight =
-      AddRankWeight(*command, request.rank_weight,
+      AddRankWeight(*command, options->weight,
                     HasObjects() && HasLocking() ? "default memory; with --mlock accesses"
                     : HasObjects()               ? "default memory"
                                                  : "default accesses");
-  command->add_option("--by", request.by, "Evidence to use, instead of --rank-weight")
+  command->add_option("--by", request.rank.by, "Evidence to use, instead of --rank-weight")
       ->check(OneOf({"references", "samples", "combined", "memory", "truth", "misses"}))
       ->excludes(weight);
   AddLlc(*command, request.llc_bytes);
-  AddRankModel(*command, request.rank_model);
+  AddRankModel(*command, request.rank.model);
   command->add_option("--format", request.format, "Format of the output")
       ->check(OneOf({"text", "json"}))
       ->capture_default_str();

@@ -25,8 +25,6 @@ class AdvisedObjects {
   void AddOptions(CLI::App& command, CLI::Option* flag, CLI::Option* locks);
 
   bool is_wanted() const;
-  // Refuses options that no advice can follow.
-  Status Check() const;
   // Prints the advice, and writes it into a file. Returns the exit status.
   Result<int> Advise(const AdviceRequest& request, Format format) const;
 

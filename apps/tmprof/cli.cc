@@ -10,6 +10,7 @@
 
 #include "apps/command_line/parse_errors.h"
 #include "base/text/human_units.h"
+#include "base/text/option_values.h"
 #include "rank/rank_weight.h"
 
 namespace tmprof {
@@ -34,12 +35,6 @@ CLI::Option* AddParsed(CLI::App& command, const std::string& flags, Value& value
 }
 
 }  // namespace
-
-Result<std::chrono::nanoseconds> ParseTimeOption(std::string_view text) {
-  const bool is_bare = text.find_first_of("0123456789") != std::string_view::npos &&
-                       text.find_first_not_of("0123456789.") == std::string_view::npos;
-  return ParseDuration(is_bare ? std::string(text) + "s" : std::string(text));
-}
 
 CLI::Option* AddDuration(CLI::App& command, const std::string& flags,
                          std::chrono::nanoseconds& value, const std::string& description) {

@@ -4,9 +4,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,8 +12,6 @@
 #include <vector>
 
 #include "apps/command_line/messages.h"
-#include "base/result.h"
-#include "base/text/option_fault.h"
 
 namespace tmprof {
 
@@ -35,21 +31,6 @@ void AddConvertCommand(CLI::App& app, int& exit_status);
 void AddDoctorCommand(CLI::App& app, int& exit_status);
 void AddCtlCommand(CLI::App& app, int& exit_status);
 void AddGenerateCommand(CLI::App& app, int& exit_status);
-
-// Refuses a list whose values are not all different; `values` as the user wrote `words`.
-template <typename Value>
-Status RequireDifferent(std::string_view option, const std::vector<std::string>& words,
-                        const std::vector<Value>& values) {
-  for (auto value = values.begin(); value != values.end(); ++value) {
-    if (std::find(values.begin(), value, *value) == value) continue;
-    const std::string& word = words[static_cast<std::size_t>(value - values.begin())];
-    return Fail(OfOption(option, word, BadInput("", "", "its value is in the list before")));
-  }
-  return {};
-}
-
-// ParseDuration() that takes a bare number for seconds, as options of people do. Files do not.
-Result<std::chrono::nanoseconds> ParseTimeOption(std::string_view text);
 
 // Options that hold a quantity with a unit; a bad value is a CLI::ValidationError.
 CLI::Option* AddDuration(CLI::App& command, const std::string& flags,

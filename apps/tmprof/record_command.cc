@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <initializer_list>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,96 +34,9 @@ CLI::Option* AddChoice(CLI::App& command, const std::string& flag, Value& value,
       ->default_str(names.front());
 }
 
-Status ValidateExact(const RecordOptions& options) {
-  if (!options.exact()) {
-    for (const auto& [option, given] :
-         {std::pair("--epoch-instructions", options.epoch_instructions.has_value()),
-          std::pair("--exact-llc", options.exact_llc_bytes.has_value()),
-          std::pair("--exact-l2", options.exact_l2_bytes.has_value()),
-          std::pair("--exact-prefetch", options.exact_prefetch_lines.has_value()),
-          std::pair("--exact-stalls", options.exact_stall.has_value())}) {
-      if (given) return Fail(BadInput("use option", option, "it is for --source exact"));
-    }
-    return {};
-  }
-  if (options.sources.names.size() > 1) {
-    return Fail(BadInput("use option", "--source exact",
-                         "it runs the program in its own way, and no other source with it"));
-  }
-  if (!options.pids.empty()) {
-    return Fail(BadInput("use option", "--source exact",
-                         "a program that already runs cannot be traced exactly",
-                         "let tmprof start it: tmprof record --source exact PROGRAM"));
-  }
-  for (const auto& [option, given] :
-       {std::pair("--exact-l2", options.exact_l2_bytes.has_value()),
-        std::pair("--exact-prefetch", options.exact_prefetch_lines.has_value()),
-        std::pair("--exact-stalls", options.exact_stall.has_value())}) {
-    if (given && !options.exact_llc_bytes) {
-      return Fail(BadInput("use option", option, "it needs a modelled cache",
-                           "give the last-level cache's size: --exact-llc SIZE"));
-    }
-  }
-  return {};
-}
-
-// Refuses options that would change nothing, because whoever gives one expects an effect. `given`:
-// true for an option that stands on the command line.
-Status ValidateEffect(const RecordOptions& options,
-                      const std::function<bool(const char* option)>& given) {
-  const auto names_any = [&](std::initializer_list<std::string_view> names) {
-    return std::ranges::any_of(options.sources.names, [&](const std::string& name) {
-      return name == "auto" || std::ranges::find(names, name) != names.end();
-    });
-  };
-  const auto refuse = [](std::string option, std::string reason, std::string fix) {
-    return Fail(BadInput("use option", std::move(option), std::move(reason), std::move(fix)));
-  };
-  constexpr std::array kOfRegions = {"--region-monitoring", "--region-aggregation",
-                                     "--region-update", "--min-regions", "--max-regions"};
-  const AbitChoice& abit = options.sources.abit;
-  if (!names_any({kAbitBpfSource.name, kDriverSource.name})) {
-    std::vector<const char*> of_bits{"--abit", "--scan-interval", "--ageing"};
-    of_bits.insert(of_bits.end(), kOfRegions.begin(), kOfRegions.end());
-    for (const char* option : of_bits) {
-      if (!given(option)) continue;
-      return refuse(option,
-                    fmt::format("no source of --source {} reads accessed bits",
-                                fmt::join(options.sources.names, ",")),
-                    fmt::format("leave it out, or add {} or {} to --source", kAbitBpfSource.name,
-                                kDriverSource.name));
-    }
-  }
-  if (given("--ageing") &&
-      (abit.looked == abit::Looked::kRegions || !names_any({kAbitBpfSource.name}))) {
-    return refuse("--ageing", "no whole process is cleared by regions or the driver",
-                  fmt::format("leave it out, or use --abit full or auto with --source {}",
-                              kAbitBpfSource.name));
-  }
-  if (abit.looked == abit::Looked::kFull) {
-    for (const char* option : kOfRegions) {
-      if (!given(option)) continue;
-      return refuse(option, fmt::format("--abit {} has no regions", AbitText(abit)),
-                    "give --abit regions or --abit auto, too, or leave it out");
-    }
-  }
-  const bool scans_plainly =
-      abit.looked != abit::Looked::kRegions && abit.mode == abit::ScanOptions::Mode::kPlain;
-  if (given("--scan-interval") && !scans_plainly) {
-    return refuse("--scan-interval",
-                  fmt::format("--abit {} makes no scan at an interval", AbitText(abit)),
-                  abit.looked == abit::Looked::kRegions
-                      ? "of regions, --region-monitoring is the interval"
-                      : fmt::format("give --abit {},plain, too, or leave it out",
-                                    abit.looked == abit::Looked::kAuto ? "auto" : "full"));
-  }
-  return {};
-}
-
-Status Validate(const RecordOptions& options,
-                const std::function<bool(const char* option)>& given) {
-  if (auto status = ValidateExact(options); !status) return status;
-  if (auto status = ValidateEffect(options, given); !status) return status;
+Status Validate(const RecordOptions& options, const IsGiven& given) {
+  if (auto status = CheckTracing(options); !status) return status;
+  if (auto status = CheckEffects(options, given); !status) return status;
   if (options.pids.empty() == options.command.empty()) {
     return Fail(BadInput(
         "record", "",
@@ -140,10 +44,10 @@ Status Validate(const RecordOptions& options,
         "name a program to start, as in 'tmprof record ./program', or running processes: -p "
         "PID,..."));
   }
-  if (options.objects.objects && (options.command.empty() || options.exact())) {
+  if (options.objects.objects && (options.command.empty() || options.is_exact())) {
     return Fail(BadInput("use option", "--objects",
-                         options.exact() ? "a program traced exactly preloads nothing"
-                                         : "a program that already runs preloads nothing",
+                         options.is_exact() ? "a program traced exactly preloads nothing"
+                                            : "a program that already runs preloads nothing",
                          "let tmprof start it: tmprof record --objects PROGRAM"));
   }
   if (!options.objects.advice.empty() && options.command.empty()) {
@@ -215,19 +119,19 @@ void AddAbitOptions(CLI::App& command, RecordOptions& options) {
 void AddExactOptions(CLI::App& command, RecordOptions& options) {
   const std::string group = "Exact tracing (--source exact)";
   command
-      .add_option("--epoch-instructions", options.epoch_instructions,
+      .add_option("--epoch-instructions", options.tracing.epoch_instructions,
                   "Length of an epoch in executed instructions")
       ->type_name("N")
       ->check(WholeNumber(1))
       ->group(group);
-  AddBytes(command, "--exact-llc", options.exact_llc_bytes,
+  AddBytes(command, "--exact-llc", options.tracing.llc_bytes,
            "Model a last-level cache of this size, and count its misses")
       ->group(group);
-  AddBytes(command, "--exact-l2", options.exact_l2_bytes,
+  AddBytes(command, "--exact-l2", options.tracing.l2_bytes,
            "With --exact-llc: each thread has an L2 cache of this size")
       ->group(group);
   command
-      .add_option("--exact-prefetch", options.exact_prefetch_lines,
+      .add_option("--exact-prefetch", options.tracing.prefetch_lines,
                   "With --exact-llc: model a prefetcher that runs N lines ahead\n"
                   "Misses that it would hide are counted apart.")
       ->type_name("N")
@@ -236,7 +140,7 @@ void AddExactOptions(CLI::App& command, RecordOptions& options) {
   const auto read_stalls = [&options](const std::string& word) {
     const auto parsed = ParseDuration(word);
     if (!parsed) throw CLI::ValidationError("--exact-stalls", parsed.error().Message());
-    options.exact_stall = *parsed;
+    options.tracing.stall = *parsed;
   };
   command
       .add_option_function<std::string>(

@@ -7,36 +7,32 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <csignal>
+#include <cstdint>
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "apps/command_line/freed_memory.h"
 #include "apps/command_line/messages.h"
 #include "apps/tmprof/recorded_objects.h"
+#include "base/host/freed_memory.h"
 #include "base/host/own_cpus.h"
 #include "base/host/procfs.h"
-#include "base/host/signal_queue.h"
+#include "base/host/stop_signals.h"
 #include "base/text/format.h"
 #include "base/text/human_units.h"
 #include "profiler/launched_command.h"
 #include "profiler/progress_line.h"
 #include "profiler/recorder.h"
 #include "profiler/recording_outcome.h"
+#include "profiler/recording_settings.h"
 #include "profiler/session_description.h"
 #include "profiler/session_facts.h"
 #include "profiler/session_sources.h"
-#include "profiler/source_choice.h"
-#include "profiler/source_kind.h"
 #include "profiler/sources/exact/exact_launch.h"
 #include "profiler/sources/exact/truth_server.h"
 #include "profiler/target_finder.h"
@@ -55,134 +51,15 @@ constexpr std::chrono::seconds kExactPatience{5};
 constexpr std::uint64_t kUsualAddressSpaceBytes = std::uint64_t{200} << 20;
 constexpr std::chrono::milliseconds kExactServicePeriod{50};
 
-struct StopRequest {
-  int signal = 0;
-  bool from_terminal = false;  // which has sent it to the whole foreground job
-};
-
-// True: tmprof was told, as by nohup(1), to outlive its terminal.
-bool HangupIsIgnored() {
-  struct sigaction action{};
-  return sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
-// SIGINT, SIGTERM, SIGHUP unless that is ignored, SIGCHLD, and SIGPIPE, which must not end a
-// recording whose standard error nobody reads any more.
-class Signals {
- public:
-  static Result<Signals> Catch() {
-    // A blocked signal would be queued though it is ignored.
-    auto queue = HangupIsIgnored()
-                     ? SignalQueue::Catch({SIGINT, SIGTERM, SIGCHLD, SIGPIPE})
-                     : SignalQueue::Catch({SIGINT, SIGTERM, SIGCHLD, SIGPIPE, SIGHUP});
-    if (!queue) return Fail(queue.error());
-    return Signals(*std::move(queue));
+std::vector<Setting> SettingsOf(const ObjectRecordingOptions& options) {
+  std::vector<Setting> settings;
+  if (options.objects) {
+    settings = {{"objects", "on"},
+                {"objects-from", FormatBytes(*options.from_bytes)},
+                {"objects-interval", FormatBytes(*options.interval_bytes)}};
   }
-
-  int fd() const { return queue_.fd(); }
-  const sigset_t& mask_before() const { return queue_.mask_before(); }
-
-  // The first signal that asked to stop, since the start.
-  const std::optional<StopRequest>& StopRequested() {
-    while (const auto info = queue_.Next()) {
-      const bool asks_to_stop = info->ssi_signo != SIGCHLD && info->ssi_signo != SIGPIPE;
-      if (asks_to_stop && !stop_request_) {
-        stop_request_ = {.signal = static_cast<int>(info->ssi_signo),
-                         .from_terminal = info->ssi_code == SI_KERNEL};
-      }
-    }
-    return stop_request_;
-  }
-  // Signals act from here on as they would without us. Those that came before are forgotten: a
-  // pending SIGPIPE would end this process now.
-  void Restore() {
-    (void)StopRequested();
-    queue_.Restore();
-  }
-
- private:
-  explicit Signals(SignalQueue queue) : queue_(std::move(queue)) {}
-
-  SignalQueue queue_;
-  std::optional<StopRequest> stop_request_;
-};
-
-std::vector<Setting> SettingsInForce(const RecordOptions& options, const SessionSources& opened) {
-  std::string sources;
-  for (const std::string& name : options.sources.names)
-    sources += (sources.empty() ? "" : ",") + name;
-  std::vector<Setting> settings{{"source", sources},
-                                {"abit", AbitText(opened.abit)},
-                                {"epoch", FormatDuration(options.epoch)},
-                                {"max-overhead", FormatShare(options.sources.max_overhead)},
-                                {"sample-rate", fmt::format("{}x", options.sources.sample_rate)},
-                                {"gate", options.sources.gate},
-                                {"ageing", std::string(Name(options.sources.ageing))},
-                                {"process-filter", options.process_filter ? "on" : "off"},
-                                {"children", options.follow_children ? "on" : "off"},
-                                {"seed", std::to_string(options.sources.seed)}};
-  if (options.sources.abit.mode == abit::ScanOptions::Mode::kPlain &&
-      options.sources.abit.looked != abit::Looked::kRegions) {
-    settings.push_back({"scan-interval", FormatDuration(options.sources.scan_interval)});
-  }
-  if (options.sources.abit.looked != abit::Looked::kFull) {
-    const RegionBounds& regions = options.sources.regions;
-    settings.push_back({"region-monitoring", FormatDuration(regions.monitoring)});
-    settings.push_back({"region-aggregation", FormatDuration(regions.aggregation)});
-    settings.push_back({"region-update", FormatDuration(regions.update)});
-    settings.push_back({"min-regions", std::to_string(regions.min_regions)});
-    settings.push_back({"max-regions", std::to_string(regions.max_regions)});
-  }
-  if (options.duration) {
-    settings.push_back({"duration", FormatDuration(*options.duration)});
-  }
-  if (options.objects.objects) {
-    settings.push_back({"objects", "on"});
-    settings.push_back({"objects-from", FormatBytes(*options.objects.from_bytes)});
-    settings.push_back({"objects-interval", FormatBytes(*options.objects.interval_bytes)});
-  }
-  if (!options.objects.advice.empty()) settings.push_back({"advice", options.objects.advice});
-  if (options.max_targets) {
-    settings.push_back({"max-targets", std::to_string(*options.max_targets)});
-  }
-  if (opened.assumed_ns_per_look) {
-    settings.push_back(
-        {"ns-per-look", fmt::format("{:.0f} (assumed)", *opened.assumed_ns_per_look)});
-  }
-  if (auto calibrated = CalibratedText(opened.figures_ages); !calibrated.empty())
-    settings.push_back({"calibrated", std::move(calibrated)});
-  if (const auto assumed = opened.calibration.assumed_ns_per_point) {
-    settings.push_back({"ns-per-point", fmt::format("{:.0f} (assumed)", *assumed)});
-  }
+  if (!options.advice.empty()) settings.push_back({"advice", options.advice});
   return settings;
-}
-
-std::vector<Setting> ExactSettingsInForce(const RecordOptions& options) {
-  std::vector<Setting> settings{{"source", std::string(kExactSource.name)}};
-  if (options.epoch_instructions) {
-    settings.push_back({"epoch-instructions", std::to_string(*options.epoch_instructions)});
-  } else {
-    settings.push_back({"epoch", FormatDuration(options.epoch)});
-  }
-  if (options.exact_llc_bytes)
-    settings.push_back({"exact-llc", FormatBytes(*options.exact_llc_bytes)});
-  if (options.exact_l2_bytes)
-    settings.push_back({"exact-l2", FormatBytes(*options.exact_l2_bytes)});
-  if (options.exact_prefetch_lines)
-    settings.push_back({"exact-prefetch", std::to_string(*options.exact_prefetch_lines)});
-  if (options.exact_stall)
-    settings.push_back({"exact-stalls", FormatDuration(*options.exact_stall)});
-  if (options.duration) settings.push_back({"duration", FormatDuration(*options.duration)});
-  if (!options.objects.advice.empty()) settings.push_back({"advice", options.objects.advice});
-  return settings;
-}
-
-TraceInfo DescribeSession(const RecordOptions& options, const SessionSources& sources,
-                          MonotonicTime start) {
-  TraceInfo info = DescribeSession(SettingsInForce(options, sources), options.epoch, start);
-  info.calibration = sources.calibration;
-  info.warnings = sources.warnings;
-  return info;
 }
 
 // Whoever lacks address space is told only that there was no memory.
@@ -199,11 +76,11 @@ void WarnOfLimitedAddressSpace() {
 
 class RecordSession {
  public:
-  RecordSession(RecordOptions options, Signals signals)
+  RecordSession(RecordOptions options, StopSignals signals)
       : options_(std::move(options)), signals_(std::move(signals)) {}
 
   int Run() {
-    const Status recorded = options_.exact() ? RecordExact() : Record();
+    const Status recorded = options_.is_exact() ? RecordExact() : Record();
     if (!recorded) {
       ReportError(recorded.error());
       if (command_ && !command_->Exited()) {
@@ -250,15 +127,19 @@ class RecordSession {
 
     Result<TraceOutput> output = TraceOutput::Prepare(options_.output, Warn);
     if (!output) return Fail(output.error());
-    Result<TraceWriter> writer =
-        TraceWriter::Create(output->path(), DescribeSession(options_, *sources, clock_.Now()));
+    const std::vector<Setting> settings =
+        SettingsInForce(options_, *sources, SettingsOf(options_.objects));
+    TraceInfo info = DescribeSession(settings, options_.epoch, clock_.Now());
+    info.calibration = sources->calibration;
+    info.warnings = sources->warnings;
+    Result<TraceWriter> writer = TraceWriter::Create(output->path(), info);
     if (!writer) {
       // Locked, it is another recorder's, which has begun since.
       if (writer.error().system_error != EWOULDBLOCK) output->Restore();
       return Fail(writer.error());
     }
 
-    if (on_terminal && options_.tells_settings) PrintSettings(*sources);
+    if (on_terminal && options_.tells_settings) Say(SettingsLine(settings, *sources));
     ProgressLine progress;
     PollWaiter waiter;
     SessionFacts facts(procfs_);
@@ -362,12 +243,8 @@ class RecordSession {
   Status RecordExact() {
     const MonotonicTime called = clock_.Now();
     KeepFreedMemory();
-    const exact::ExactOptions options{.epoch = options_.epoch,
-                                      .epoch_instructions = options_.epoch_instructions,
-                                      .llc_bytes = options_.exact_llc_bytes,
-                                      .l2_bytes = options_.exact_l2_bytes,
-                                      .prefetch_lines = options_.exact_prefetch_lines,
-                                      .stall = options_.exact_stall};
+    exact::ExactOptions options = options_.tracing;
+    options.epoch = options_.epoch;
     if (auto status = exact::CheckOptions(options); !status) return status;
     const auto tools = exact::FindExactTools();
     if (!tools) return Fail(tools.error());
@@ -386,7 +263,9 @@ class RecordSession {
     Result<TraceOutput> output = TraceOutput::Prepare(options_.output, Warn);
     if (!output) return Fail(output.error());
     Result<TraceWriter> writer = TraceWriter::Create(
-        output->path(), DescribeSession(ExactSettingsInForce(options_), options_.epoch, start));
+        output->path(),
+        DescribeSession(TracingSettingsInForce(options_, SettingsOf(options_.objects)),
+                        options_.epoch, start));
     if (!writer) {
       if (writer.error().system_error != EWOULDBLOCK) output->Restore();
       return Fail(writer.error());
@@ -497,28 +376,8 @@ class RecordSession {
     return {.epoch = options_.epoch, .duration = options_.duration};
   }
 
-  void PrintSettings(const SessionSources& sources) const {
-    std::string line;
-    for (const Setting& setting : SettingsInForce(options_, sources)) {
-      line += fmt::format(" {}={}", setting.name, setting.value);
-    }
-    std::string chosen;
-    for (const auto& source : sources.sources) {
-      chosen += (chosen.empty() ? "" : ",") + std::string(source->name());
-    }
-    if (!chosen.empty()) line += " chosen=" + chosen;
-    const auto measured = [&line](std::string_view name, std::optional<double> ns) {
-      if (ns) line += fmt::format(" {}={:.0f}", name, *ns);
-    };
-    measured("ns-per-set", sources.calibration.ns_per_set);
-    measured("ns-per-look", sources.calibration.ns_per_look);
-    measured("ns-per-sample", sources.calibration.ns_per_sample);
-    measured("ns-per-point", sources.calibration.ns_per_point);
-    Say(fmt::format("recording:{}\n", line));
-  }
-
   RecordOptions options_;
-  Signals signals_;
+  StopSignals signals_;
   SystemClock clock_;
   ProcFs procfs_;
   RecordedObjects objects_{procfs_};
@@ -532,35 +391,8 @@ class RecordSession {
 
 }  // namespace
 
-Status CheckRecording(const RecordOptions& options) {
-  if (options.epoch < std::chrono::milliseconds(10)) {
-    return Fail(BadInput("use option", "--epoch " + FormatDuration(options.epoch),
-                         "an epoch is at least 10ms"));
-  }
-  if (options.duration && *options.duration <= std::chrono::nanoseconds(0)) {
-    return Fail(BadInput("use option", "--duration " + FormatDuration(*options.duration),
-                         "nothing can be recorded in no time"));
-  }
-  if (options.max_targets == 0) {
-    return Fail(BadInput("use option", "--max-targets 0", "nothing can be recorded of no process"));
-  }
-  if (options.sources.scan_interval < std::chrono::milliseconds(1)) {
-    return Fail(BadInput("use option",
-                         "--scan-interval " + FormatDuration(options.sources.scan_interval),
-                         "a scan interval is at least 1ms"));
-  }
-  if (auto regions = RegionParams(options.sources.regions); !regions)
-    return Fail(std::move(regions.error()));
-  if (options.sources.max_overhead < kLeastOverhead) {
-    return Fail(BadInput("use option",
-                         "--max-overhead " + FormatShare(options.sources.max_overhead),
-                         "the least that can be planned with is " + FormatShare(kLeastOverhead)));
-  }
-  return {};
-}
-
 int Record(RecordOptions options, std::optional<EarlyEnd>* early) {
-  Result<Signals> signals = Signals::Catch();
+  Result<StopSignals> signals = StopSignals::Catch();
   if (!signals) return ReportError(signals.error());
   RecordSession session(std::move(options), *std::move(signals));
   const int status = session.Run();

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/command_line/parse_errors.h"
@@ -19,11 +16,10 @@
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/components.h"
 #include "apps/tmprof/reported_objects.h"
-#include "base/host/node_list.h"
-#include "base/text/addresses.h"
 #include "proto/ledger_file.h"
 #include "proto/trace.h"
 #include "report/view.h"
+#include "report/view_request.h"
 
 namespace tmprof {
 namespace {
@@ -35,67 +31,14 @@ constexpr std::size_t kColumnsOfFile = 100;
 struct ReportOptions {
   std::string trace{kDefaultTrace};
   std::string view = "summary";
-  std::string by;  // empty: the weight decides
+  ViewRequest request;
   std::string rank_weight = "memory";
-  std::string group;
-  std::string rank_model = "rate";
   std::string format = "text";
   bool wide = false;
   std::string png;
-  std::uint64_t limit = 20;
-  std::optional<int> pid;
-  std::string epochs;
-  std::string addresses;
-  std::string style = "auto";
-  std::string rates = fmt::format("{}", fmt::join(WorkingSetOptions{}.rates, ","));
-  bool raw = false;
-  std::uint64_t ping_pong = kPingPongEpochs;
   std::optional<std::uint64_t> llc_bytes;  // nullopt: no cache is modelled
   ReportedObjects objects;
 };
-
-// Refuses "inf", "nan" and an empty item, too.
-Result<std::vector<double>> ParseRates(const std::string& text) {
-  std::vector<double> rates;
-  std::string_view rest = text;
-  for (bool more = true; more;) {
-    const std::string_view item = rest.substr(0, rest.find(','));
-    more = item.size() < rest.size();
-    if (more) rest.remove_prefix(item.size() + 1);
-    double rate = 0;
-    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), rate);
-    if (error != std::errc{} || end != item.data() + item.size() || !std::isfinite(rate) ||
-        rate <= 0) {
-      return Fail(BadInput("use option", "--rates " + text,
-                           fmt::format("'{}' is not a finite number above 0", item),
-                           "write a number above 0, or several with commas between: 1,100"));
-    }
-    rates.push_back(rate);
-  }
-  return rates;
-}
-
-// "3:10" is epochs 3 to 9; either side may be left out.
-Result<EpochRange> ParseEpochs(const std::string& text) {
-  const auto refuse = [&] {
-    return Fail(BadInput("use option", "--epochs " + text, "it is not FIRST:END",
-                         "write 3:10 for epochs 3 to 9; either side may be left out"));
-  };
-  EpochRange range;
-  const std::size_t colon = text.find(':');
-  if (colon == std::string::npos) return refuse();
-  const auto parse = [](std::string_view digits, std::uint64_t& value) {
-    if (digits.empty()) return true;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    return error == std::errc{} && end == digits.data() + digits.size();
-  };
-  const std::string_view all = text;
-  if (!parse(all.substr(0, colon), range.first) || !parse(all.substr(colon + 1), range.end) ||
-      range.first >= range.end) {
-    return refuse();
-  }
-  return range;
-}
 
 constexpr const char* kObjectExamples =
     "\n"
@@ -103,10 +46,6 @@ constexpr const char* kObjectExamples =
     "  tmprof report server.data --view objects --page 0x7f0000012345\n"
     "  tmprof report server.data --view objects --counts tmprof-1234.objects\n"
     "  tmprof report tmprof-1234.objects --view objects --folded stacks.txt";
-
-constexpr std::array kGroups = {"mapping", "process", "object", "file"};
-
-bool IsGroup(const std::string& name) { return std::ranges::count(kGroups, name) > 0; }
 
 // Admits the words, and those of objects if they are built in. The latter come last.
 CLI::Validator OneOfBuilt(std::vector<std::string> words, const std::vector<std::string>& objects) {
@@ -123,31 +62,9 @@ CLI::Validator EvidenceCheck() {
                  {"site", "type", "object"});
   std::string description = evidence.get_description();
   return {[evidence = std::move(evidence)](std::string& by) {
-            return IsGroup(by) ? std::string() : evidence(by);
+            return IsHotGroup(by) ? std::string() : evidence(by);
           },
           std::move(description)};
-}
-
-// A view of objects has the evidence `object` itself.
-Status RefuseGroupAsEvidence(const std::string& by, bool by_objects) {
-  if (!IsGroup(by) || (by_objects && by == "object")) return {};
-  return Fail(BadInput("use option", "--by " + by, "it is no evidence that tells what is hot",
-                       fmt::format("to sum up pages by what holds them, use '--view hot --group "
-                                   "{}'",
-                                   by)));
-}
-
-// An option that the view does not read would be passed over in silence.
-Status RequireRead(const CLI::App& command, const View& view, std::span<const View> views) {
-  for (const std::string_view option : OptionsOfViews(views)) {
-    const std::string flag = fmt::format("--{}", option);
-    if (command.count(flag) == 0 || std::ranges::find(view.reads, option) != view.reads.end()) {
-      continue;
-    }
-    return Fail(BadInput("use option", flag, fmt::format("the {} view does not read it", view.name),
-                         "these do: " + ViewsThatRead(option, views)));
-  }
-  return {};
 }
 
 Result<int> AnswerAs(const Rendered& rendered, const ViewOptions& options, Format format,
@@ -190,70 +107,21 @@ Result<int> ReportProfile(const CLI::App& command, const ReportOptions& options,
 }
 
 Result<int> Report(const CLI::App& command, ReportOptions& options) {
+  if (command.count("--rank-weight") > 0) options.request.rank.weight = options.rank_weight;
   const std::span<const View> views = options.objects.views();
   const Result<const View*> view = FindView(options.view, views);
   if (!view) return Fail(view.error());
-  if (auto status = RequireRead(command, **view, views); !status) return Fail(status.error());
+  const auto given = [&command](const std::string& flag) { return command.count(flag) > 0; };
+  if (auto status = RequireRead(**view, views, given); !status) return Fail(status.error());
   const Result<Format> format = ParseFormat(options.format);
   if (!format) return Fail(format.error());
-  const bool by_objects = !(*view)->by_evidence;
-  if (auto status = RefuseGroupAsEvidence(options.by, by_objects); !status)
-    return Fail(status.error());
-  const Result<std::optional<RankSource>> by =
-      by_objects ? std::nullopt : ParseRankSourceIfAny(options.by);
-  if (!by) return Fail(by.error());
-  const Result<RankModel> model = ParseRankModel(options.rank_model);
-  if (!model) return Fail(model.error());
-  const Result<RankWeight> weight = ParseRankWeight(options.rank_weight);
-  if (!weight) return Fail(weight.error());
-  if (!by_objects && *by && command.count("--rank-weight") > 0) {
-    return Fail(BadInput("use option", "--rank-weight",
-                         "--by chooses one kind of evidence instead of a weight", "give one"));
-  }
-
-  Result<std::vector<double>> rates = ParseRates(options.rates);
-  if (!rates) return Fail(rates.error());
-  std::ranges::sort(*rates);
-  std::vector<std::string> rate_texts;
-  for (const double rate : *rates) rate_texts.push_back(fmt::format("{}", rate));
-  if (Status different = RequireDifferent("--rates", rate_texts, *rates); !different) {
-    return Fail(different.error());
-  }
-
-  ViewOptions view_options{.model = *model,
-                           .weight = *weight,
-                           .by = *by,
-                           .limit = options.limit > 0 ? std::optional(options.limit) : std::nullopt,
-                           .wss_rates = *std::move(rates),
-                           .heatmap_raw = options.raw,
-                           .ping_pong_epochs = options.ping_pong,
-                           .text_columns = OutputWidth().value_or(kColumnsOfFile),
-                           .table_columns = OutputWidth(options.wide)};
-  if (!options.group.empty()) {
-    const Result<HotGroup> group = ParseHotGroup(options.group);
-    if (!group) return Fail(group.error());
-    view_options.hot_group = *group;
-  }
-  if (options.pid) view_options.pid = Pid(*options.pid);
-  if (!options.epochs.empty()) {
-    const Result<EpochRange> range = ParseEpochs(options.epochs);
-    if (!range) return Fail(range.error());
-    view_options.epochs = *range;
-  }
-  if (!options.addresses.empty()) {
-    const Result<VpnRange> range = ParseAddresses(options.addresses);
-    if (!range) return Fail(range.error());
-    view_options.addresses = *range;
-  }
-
-  if (options.style != "auto") {
-    const Result<HeatmapStyle> style = ParseHeatmapStyle(options.style);
-    if (!style) return Fail(style.error());
-    view_options.heatmap_style = *style;
-  }
-
+  Result<ViewOptions> parsed = ViewOptionsOf(options.request, **view);
+  if (!parsed) return Fail(std::move(parsed.error()));
+  ViewOptions view_options = *std::move(parsed);
+  view_options.text_columns = OutputWidth().value_or(kColumnsOfFile);
+  view_options.table_columns = OutputWidth(options.wide);
   const Result<int> objects_status =
-      options.objects.Read(by_objects ? options.by : std::string(), view_options);
+      options.objects.Read((*view)->by_evidence ? "" : options.request.rank.by, view_options);
   if (!objects_status) return Fail(objects_status.error());
 
   if ((*view)->render_ledger != nullptr) {
@@ -323,19 +191,20 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
   AddFormat(*command, options->format);
   AddWide(*command, options->wide);
   command->add_option("--png", options->png, "Draw the view into this file, too")->type_name("OUT");
-  command->add_option("--epochs", options->epochs, "Show these epochs; 3:10 is 3 to 9")
+  command->add_option("--epochs", options->request.epochs, "Show these epochs; 3:10 is 3 to 9")
       ->type_name("FIRST:END");
   const std::string group = "Options that some views read (the manual page says which)";
-  command->add_option("--pid", options->pid, of_views("pid", "Show this process only"))
+  command->add_option("--pid", options->request.pid, of_views("pid", "Show this process only"))
       ->type_name("PID")
       ->check(WholeNumber(1))
       ->group(group);
   command
-      ->add_option("--addresses", options->addresses,
+      ->add_option("--addresses", options->request.addresses,
                    of_views("addresses", "Show this range of addresses only"))
       ->type_name("START-END")
       ->group(group);
-  command->add_option("--limit", options->limit, of_views("limit", "Most rows; 0 shows all"))
+  command
+      ->add_option("--limit", options->request.limit, of_views("limit", "Most rows; 0 shows all"))
       ->type_name("N")
       ->check(WholeNumber(0))
       ->capture_default_str()
@@ -345,22 +214,22 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
       ->group(group);
   command
       ->add_option(
-          "--by", options->by,
+          "--by", options->request.rank.by,
           of_views("by", "Evidence to use instead of --rank-weight",
                    HasObjects() ? "The objects view takes site, type or object, which says what a "
                                   "row is of."
                                 : ""))
       ->check(EvidenceCheck())
       ->group(group);
-  AddRankModel(*command, options->rank_model)->group(group);
+  AddRankModel(*command, options->request.rank.model)->group(group);
   command
-      ->add_option("--group", options->group,
+      ->add_option("--group", options->request.group,
                    of_views("group", "Sum up pages by what holds them, to see which is hot"))
-      ->check(HasObjects() ? OneOf({kGroups.begin(), kGroups.end()})
+      ->check(HasObjects() ? OneOf({kHotGroups.begin(), kHotGroups.end()})
                            : OneOfThese({"mapping", "process", "file"}, {"object"}, "objects"))
       ->group(group);
   command
-      ->add_option("--style", options->style,
+      ->add_option("--style", options->request.style,
                    of_views("style", "Addresses and colours of a heatmap",
                             "'hottest' shows addresses that hold 99 % of the heat, bright where "
                             "hot. 'whole' shows all that were observed, without the largest gaps, "
@@ -369,18 +238,18 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
       ->capture_default_str()
       ->group(group);
   command
-      ->add_flag("--raw", options->raw,
+      ->add_flag("--raw", options->request.raw,
                  of_views("raw", "Show only what was observed in a cell's time, no estimates"))
       ->group(group);
   command
-      ->add_option("--rates", options->rates,
+      ->add_option("--rates", options->request.rates,
                    of_views("rates", "Accesses of a page per second of CPU time that are use"))
       ->type_name("RATE,...")
       ->capture_default_str()
       ->group(group);
   options->objects.AddOptions(*command, group, of_views);
   command
-      ->add_option("--ping-pong", options->ping_pong,
+      ->add_option("--ping-pong", options->request.ping_pong,
                    of_views("ping-pong", "Epochs in which a move back counts as ping-pong"))
       ->type_name("N")
       ->check(WholeNumber(0))

@@ -93,7 +93,6 @@ struct AdvisedObjects::State {};
 AdvisedObjects::AdvisedObjects() = default;
 AdvisedObjects::~AdvisedObjects() = default;
 bool AdvisedObjects::is_wanted() const { return false; }
-Status AdvisedObjects::Check() const { return {}; }
 
 CLI::Option* AdvisedObjects::AddFlag(CLI::App& command) {
   return AddMissingFlag(command, "--objects", kObjects);

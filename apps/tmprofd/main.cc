@@ -9,13 +9,13 @@
 #include <string>
 
 #include "apps/command_line/completion.h"
-#include "apps/command_line/freed_memory.h"
 #include "apps/command_line/help.h"
 #include "apps/command_line/manual.h"
 #include "apps/command_line/messages.h"
 #include "apps/command_line/parse_errors.h"
 #include "apps/tmprofd/config_file.h"
 #include "apps/tmprofd/daemon.h"
+#include "base/host/freed_memory.h"
 #include "base/host/procfs.h"
 #include "base/version.h"
 #include "daemon/config/config_manual.h"

@@ -118,12 +118,6 @@ TEST(Version, HasAShortOption) {
   EXPECT_EQ(Tmprof({"-V"}).out, Tmprof({"--version"}).out);
 }
 
-TEST(Wrapped, BreaksBetweenWordsAndIndentsLaterLines) {
-  EXPECT_EQ(Wrapped("one two three", 9, 2, 0), "one two\n  three");
-  EXPECT_EQ(Wrapped("one two three", 9, 2, 6), "one\n  two\n  three");
-  EXPECT_EQ(Wrapped("longerthannine x", 9, 0, 0), "longerthannine\nx");
-}
-
 TEST(Help, HelpForHelpIsTheWholeHelp) {
   const Outcome asked = Tmprof({"help", "help"});
   EXPECT_EQ(asked.out, Tmprof({"help"}).out);

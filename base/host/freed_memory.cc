@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "apps/command_line/freed_memory.h"
+#include "base/host/freed_memory.h"
 
 #include <malloc.h>
 
