@@ -94,14 +94,15 @@ Place<pb::Message> Make(std::string_view path, pb::Message& config) {
   return PlaceAt(path, config, enter);
 }
 
-void CollectPaths(const pb::Descriptor& group, const std::string& prefix,
+void CollectPaths(const pb::Descriptor& group, const std::string& prefix, bool with_lists,
                   std::vector<std::string>& paths) {
   for (int i = 0; i < group.field_count(); ++i) {
     const pb::FieldDescriptor& field = *group.field(i);
     if (field.message_type() == nullptr) {
-      paths.push_back(prefix + field.name());
+      if (with_lists || !field.is_repeated()) paths.push_back(prefix + field.name());
     } else if (!field.is_repeated()) {
-      CollectPaths(*field.message_type(), fmt::format("{}{}.", prefix, field.name()), paths);
+      CollectPaths(*field.message_type(), fmt::format("{}{}.", prefix, field.name()), with_lists,
+                   paths);
     }
   }
 }
@@ -211,7 +212,13 @@ std::optional<TextFault> FirstControlCharacter(std::string_view text) {
 
 std::vector<std::string> SettingPaths() {
   std::vector<std::string> paths;
-  CollectPaths(*wire::Config::descriptor(), "", paths);
+  CollectPaths(*wire::Config::descriptor(), "", true, paths);
+  return paths;
+}
+
+std::vector<std::string> SettablePaths() {
+  std::vector<std::string> paths;
+  CollectPaths(*wire::Config::descriptor(), "", false, paths);
   return paths;
 }
 

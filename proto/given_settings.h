@@ -30,6 +30,8 @@ using Scalar = std::variant<bool, std::uint64_t, double, std::string>;
 
 // All paths but those of lists of groups, in the proto's order.
 std::vector<std::string> SettingPaths();
+// Those of them that are no lists, which GivenSettings::Set() can change.
+std::vector<std::string> SettablePaths();
 
 class GivenSettings {
  public:

@@ -34,7 +34,7 @@ std::vector<std::string> CommandNames(const CLI::App& app) {
 }
 
 // Cases of "COMMAND:PREVIOUS WORD"; COMMAND is empty for a program without commands.
-std::string BashCases(const CLI::App& command, const std::string& name) {
+std::string BashCases(const CLI::App& command, const std::string& name, const WordsBehind& behind) {
   std::string cases;
   std::vector<std::string> options;
   std::vector<std::string> words;
@@ -49,20 +49,34 @@ std::string BashCases(const CLI::App& command, const std::string& name) {
       }
     }
   }
-  return cases + fmt::format("        {}:*) [[ $current == -* ]] && words='{}' || words='{}' ;;\n",
-                             name, fmt::join(options, " "), fmt::join(words, " "));
+  std::string other = fmt::format("words='{}'", fmt::join(words, " "));
+  if (name == behind.command && !behind.words.empty()) {
+    // Bash has a setting and its value as words of their own.
+    other = fmt::format(
+        "if [[ \" ${{COMP_WORDS[*]:2:COMP_CWORD-2}} \" != *' {} '* ]]; then {}; "
+        "elif [ -z \"$is_value\" ]; then words='{}'; compopt -o nospace 2>/dev/null; fi",
+        behind.word, other, fmt::join(behind.words, " "));
+  }
+  return cases +
+         fmt::format("        {}:*) if [[ $current == -* ]]; then words='{}'; else {}; fi ;;\n",
+                     name, fmt::join(options, " "), other);
 }
 
 // For _arguments: "'(-o --output)'{-o,--output}'[Trace file to write]:FILE:_files'".
-std::string ZshSpec(const CLI::Option& option) {
+std::string ZshSpec(const CLI::Option& option, const WordsBehind& behind = {}) {
   const std::vector<std::string> values = FixedValues(option);
+  const bool is_list = option.get_expected_max() > 1;
+  if (option.get_positional() && is_list && !behind.words.empty()) {
+    return ShellQuoted(fmt::format("*:value:{{ (( $words[(I){}] )) && compadd -S \"\" -- {} }}",
+                                   behind.word, fmt::join(behind.words, " ")));
+  }
   std::string action;
   if (TakesValue(option)) {
     action = fmt::format(":value:{}",
                          values.empty() ? "_files" : fmt::format("({})", fmt::join(values, " ")));
   }
   if (option.get_positional()) {
-    return ShellQuoted((option.get_expected_max() > 1 ? "*" : ":") + action);
+    return ShellQuoted((is_list ? "*" : ":") + action);
   }
   const std::string text = fmt::format("[{}]", Escaped(ShortText(option), "[]:\\", "\\"));
   const std::vector<std::string> names = Names(option);
@@ -76,24 +90,29 @@ std::string ZshSpec(const CLI::Option& option) {
                      ShellQuoted(text + action));
 }
 
-std::string ZshArguments(const CLI::App& command, std::string_view indent) {
+std::string ZshArguments(const CLI::App& command, std::string_view indent,
+                         const WordsBehind& behind) {
+  const bool has_words = command.get_name() == behind.command;
   std::string text = "_arguments";
   if (LaunchesProgram(command)) text += " -A '-*'";
   for (const CLI::Option* option : ShownOptions(command)) {
-    text += fmt::format(" \\\n{}    {}", indent, ZshSpec(*option));
+    text +=
+        fmt::format(" \\\n{}    {}", indent, ZshSpec(*option, has_words ? behind : WordsBehind{}));
   }
   if (LaunchesProgram(command)) text += fmt::format(" \\\n{}    '*::program:_normal'", indent);
   return text + "\n";
 }
 
 std::string FishOptions(const std::string& program, const CLI::App& command,
-                        const std::string& condition) {
+                        const std::string& condition, const std::string& of_words) {
   std::string text;
   for (const CLI::Option* option : ShownOptions(command)) {
     const std::string values = fmt::format("{}", fmt::join(FixedValues(*option), " "));
     const std::string start = fmt::format("complete -c {}{}", program, condition);
     if (option->get_positional()) {
-      if (!values.empty()) text += fmt::format("{} -f -a {}\n", start, FishQuoted(values));
+      if (!values.empty()) {
+        text += fmt::format("complete -c {}{} -f -a {}\n", program, of_words, FishQuoted(values));
+      }
       if (option->get_snames().empty() && option->get_lnames().empty()) continue;
     }
     text += start;
@@ -109,16 +128,16 @@ std::string FishOptions(const std::string& program, const CLI::App& command,
 
 }  // namespace
 
-std::string BashCompletion(const CLI::App& app) {
+std::string BashCompletion(const CLI::App& app, const WordsBehind& behind) {
   const std::string& program = app.get_name();
   const std::vector<std::string> names = CommandNames(app);
   std::string cases;
   for (const CLI::App* command : ShownCommands(app)) {
-    cases += BashCases(*command, command->get_name());
+    cases += BashCases(*command, command->get_name(), behind);
   }
   std::string top;
   if (names.empty()) {
-    cases = BashCases(app, "");
+    cases = BashCases(app, "", behind);
   } else {
     top = fmt::format(
         "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
@@ -136,12 +155,12 @@ std::string BashCompletion(const CLI::App& app) {
       "# bash completion for {0}\n"
       "_{0}() {{\n"
       "    local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}\n"
-      "    local command={1} words=\n"
+      "    local command={1} words= is_value=\n"
       "    # Bash has the parts of --option=value as three words.\n"
       "    if [ \"$current\" = = ]; then\n"
-      "        current=\n"
+      "        current= is_value=1\n"
       "    elif [ \"$previous\" = = ]; then\n"
-      "        previous=${{COMP_WORDS[COMP_CWORD-2]}}\n"
+      "        previous=${{COMP_WORDS[COMP_CWORD-2]}} is_value=1\n"
       "    fi\n"
       "{2}"
       "    case $command:$previous in\n{3}"
@@ -152,11 +171,11 @@ std::string BashCompletion(const CLI::App& app) {
       program, names.empty() ? "" : "${COMP_WORDS[1]}", top, cases);
 }
 
-std::string ZshCompletion(const CLI::App& app) {
+std::string ZshCompletion(const CLI::App& app, const WordsBehind& behind) {
   const std::string& program = app.get_name();
   std::string text = fmt::format("#compdef {0}\n# zsh completion for {0}\n_{0}() {{\n", program);
   if (ShownCommands(app).empty()) {
-    text += "    " + ZshArguments(app, "    ");
+    text += "    " + ZshArguments(app, "    ", behind);
   } else {
     text +=
         "    local context state state_descr line\n    typeset -A opt_args\n    local -a "
@@ -179,7 +198,7 @@ std::string ZshCompletion(const CLI::App& app) {
     for (const CLI::App* command : ShownCommands(app)) {
       const std::string indent(20, ' ');
       text += fmt::format("                {})\n{}{}{};;\n", command->get_name(), indent,
-                          ZshArguments(*command, indent), indent);
+                          ZshArguments(*command, indent, behind), indent);
     }
     text += "            esac\n            ;;\n    esac\n";
   }
@@ -191,10 +210,10 @@ std::string ZshCompletion(const CLI::App& app) {
              program);
 }
 
-std::string FishCompletion(const CLI::App& app) {
+std::string FishCompletion(const CLI::App& app, const WordsBehind& behind) {
   const std::string& program = app.get_name();
   std::string text = fmt::format("# fish completion for {}\n", program);
-  if (ShownCommands(app).empty()) return text + FishOptions(program, app, "");
+  if (ShownCommands(app).empty()) return text + FishOptions(program, app, "", "");
   text += fmt::format(
       "function __{0}_is\n"
       "    set -l words (commandline -opc)\n"
@@ -211,12 +230,19 @@ std::string FishCompletion(const CLI::App& app) {
   }
   text += fmt::format("complete -c {}{} -f -a help -d 'Prints the help of a command'\n", program,
                       begins);
-  text += FishOptions(program, app, begins);
+  text += FishOptions(program, app, begins, begins);
   text += fmt::format("complete -c {0} -n '__{0}_is help' -f -a '{1}'\n", program,
                       fmt::join(CommandNames(app), " "));
   for (const CLI::App* command : ShownCommands(app)) {
-    text += FishOptions(program, *command,
-                        fmt::format(" -n '__{}_is {}'", program, command->get_name()));
+    const std::string is = fmt::format("__{}_is {}", program, command->get_name());
+    std::string of_words = fmt::format(" -n '{}'", is);
+    if (command->get_name() == behind.command && !behind.words.empty()) {
+      const std::string has_word = fmt::format("contains -- {} (commandline -opc)", behind.word);
+      text += fmt::format("complete -c {} -n '{}; and {}' -f -a '{}'\n", program, is, has_word,
+                          fmt::join(behind.words, " "));
+      of_words = fmt::format(" -n '{}; and not {}'", is, has_word);
+    }
+    text += FishOptions(program, *command, fmt::format(" -n '{}'", is), of_words);
   }
   return text;
 }

@@ -5,13 +5,21 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 namespace tmprof {
 
-// A script for each shell. It completes the names of commands and options, and the values of
-// options that take one of a fixed set; for other words, names of files.
-std::string BashCompletion(const CLI::App& app);
-std::string ZshCompletion(const CLI::App& app);
-std::string FishCompletion(const CLI::App& app);
+// Words to offer behind a word of a command, as names of settings behind `tmprof ctl set`.
+struct WordsBehind {
+  std::string command;
+  std::string word;
+  std::vector<std::string> words;  // each ends in '=', and its value follows without a blank
+};
+
+// A script for each shell. It completes the names of commands and options, the values of options
+// that take one of a fixed set, and `behind`; for other words, names of files.
+std::string BashCompletion(const CLI::App& app, const WordsBehind& behind = {});
+std::string ZshCompletion(const CLI::App& app, const WordsBehind& behind = {});
+std::string FishCompletion(const CLI::App& app, const WordsBehind& behind = {});
 
 }  // namespace tmprof

@@ -15,6 +15,7 @@
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/components.h"
 #include "base/text/roff.h"
+#include "proto/given_settings.h"
 #include "report/view.h"
 
 namespace tmprof {
@@ -99,9 +100,11 @@ Status Generate(const CLI::App& app, const fs::path& folder) {
   fs::create_directories(folder, failed);
   if (failed) return Fail(Refused("create folder", folder.string(), failed.value()));
   if (auto status = WriteManPages(app, folder); !status) return status;
-  for (const auto& [file, script] : {std::pair("tmprof.bash", BashCompletion(app)),
-                                     {"_tmprof", ZshCompletion(app)},
-                                     {"tmprof.fish", FishCompletion(app)}}) {
+  WordsBehind settings{.command = "ctl", .word = "set", .words = SettablePaths()};
+  for (std::string& setting : settings.words) setting += '=';
+  for (const auto& [file, script] : {std::pair("tmprof.bash", BashCompletion(app, settings)),
+                                     {"_tmprof", ZshCompletion(app, settings)},
+                                     {"tmprof.fish", FishCompletion(app, settings)}}) {
     if (auto status = WriteFile(folder / file, script); !status) return status;
   }
   return {};

@@ -75,6 +75,18 @@ TEST_F(BashCompletion, OffersCommandsOptionsAndValues) {
   EXPECT_THAT(Offered({"tmprofd", "--check"}), ElementsAre("--check-config"));
 }
 
+TEST_F(BashCompletion, OffersSettingsThatCanBeSetBehindCtlSet) {
+  EXPECT_THAT(Offered({"tmprof", "ctl", "set", "mover.att"}), ElementsAre("mover.attempts="));
+  EXPECT_THAT(Offered({"tmprof", "ctl", "set", "profile.seed", "=", "1", "mover.att"}),
+              ElementsAre("mover.attempts="));
+  EXPECT_THAT(Offered({"tmprof", "ctl", "set", ""}), Not(Contains("targets.command=")))
+      << "it is a list";
+  EXPECT_THAT(Offered({"tmprof", "ctl", "set", "mover.attempts", "="}), ElementsAre())
+      << "a value follows";
+  EXPECT_THAT(Offered({"tmprof", "ctl", "mover.att"}), ElementsAre());
+  EXPECT_THAT(Offered({"tmprof", "ctl", "set", "--for"}), ElementsAre("--format"));
+}
+
 class FishCompletion : public Completion {
  protected:
   void SetUp() override { Prepare("fish"); }
@@ -103,6 +115,13 @@ TEST_F(FishCompletion, OffersCommandsOptionsAndValues) {
   EXPECT_THAT(Offered("tmprof ctl pa"), ElementsAre("pause"));
   EXPECT_THAT(Offered("tmprof report --max-o"), ElementsAre());
   EXPECT_THAT(Offered("tmprofd --check"), ElementsAre("--check-config"));
+}
+
+TEST_F(FishCompletion, OffersSettingsThatCanBeSetBehindCtlSet) {
+  EXPECT_THAT(Offered("tmprof ctl set mover.att"), ElementsAre("mover.attempts="));
+  EXPECT_THAT(Offered("tmprof ctl set profile.seed=1 mover.att"), ElementsAre("mover.attempts="));
+  EXPECT_THAT(Offered("tmprof ctl set pau"), Not(Contains("pause")));
+  EXPECT_THAT(Offered("tmprof ctl mover.att"), ElementsAre());
 }
 
 class ZshCompletion : public Completion {
@@ -152,6 +171,12 @@ TEST_F(ZshCompletion, CompletesCommandsOptionsAndValues) {
   EXPECT_EQ(Completed("tmprof report --format j"), "tmprof report --format json");
   EXPECT_EQ(Completed("tmprof ctl pau"), "tmprof ctl pause");
   EXPECT_EQ(Completed("tmprofd --check"), "tmprofd --check-config");
+}
+
+TEST_F(ZshCompletion, CompletesSettingsThatCanBeSetBehindCtlSet) {
+  EXPECT_EQ(Completed("tmprof ctl set mover.att"), "tmprof ctl set mover.attempts=");
+  EXPECT_EQ(Completed("tmprof ctl set profile.seed=1 mover.att"),
+            "tmprof ctl set profile.seed=1 mover.attempts=");
 }
 
 }  // namespace completion_test
