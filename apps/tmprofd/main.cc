@@ -17,6 +17,7 @@
 #include "apps/tmprofd/daemon.h"
 #include "base/host/freed_memory.h"
 #include "base/host/procfs.h"
+#include "base/text/roff.h"
 #include "base/version.h"
 #include "daemon/config/config_manual.h"
 #include "proto/setting_changes.h"
@@ -42,8 +43,8 @@ std::string Manual(const CLI::App& app) {
                ".BR tmprofd.conf (5).\nThe empty file is a whole configuration.\n"
                ".SH SIGNALS\n.TP\n.B SIGTERM, SIGINT\nEnd the daemon.\n"
                ".TP\n.B SIGHUP\nReads the configuration again.\n",
-       .end = ".SH FILES\n"
-              ".TP\n.I /etc/tmprofd.textproto\nThe configuration that the systemd unit names.\n"
+       .end = ".SH FILES\n.TP\n.I " + Roff(TMPROFD_CONFIG) +
+              "\nThe configuration that the systemd unit names.\n"
               ".TP\n.I /run/tmprofd/control\nThe control socket, which\n.BR tmprof\\-ctl (1)\n"
               "uses.\n"
               ".SH EXIT STATUS\n"
@@ -63,7 +64,7 @@ std::string Generated(const CLI::App& app, const std::string& what) {
   if (what == "changes") return SettingChangeTable();
   std::string proto;  // text of config.proto, on standard input
   for (int c = std::getchar(); c != EOF; c = std::getchar()) proto += static_cast<char>(c);
-  return ConfigManual(proto);
+  return ConfigManual(proto, TMPROFD_CONFIG);
 }
 
 int Run(int argc, char** argv) {

@@ -62,7 +62,7 @@ std::string Changes() {
 
 }  // namespace
 
-std::string ConfigManual(std::string_view proto) {
+std::string ConfigManual(std::string_view proto, std::string_view installed) {
   std::string page = fmt::format(
       ".TH tmprofd.conf 5 \"\" \"tmprof {}\" \"tmprof manual\"\n"
       ".SH NAME\ntmprofd.conf \\- configuration of the placement daemon\n"
@@ -111,13 +111,15 @@ std::string ConfigManual(std::string_view proto) {
     }
     comment.clear();
   }
+  const std::string files = fmt::format(
+      ".SH FILES\n.TP\n.I {}\nThe configuration that the systemd unit names.\n", Roff(installed));
   return page + Changes() +
          ".SH EXAMPLES\n"
          "Observe only, and move nothing:\n.PP\n.nf\nplacement { track_only: true }\n.fi\n.PP\n"
          "Place one service, with 8 GiB of tier 1:\n.PP\n.nf\n"
-         "targets { cgroup: \"/system.slice/redis.service\" }\ntiers { capacity_mib: 8192 }\n.fi\n"
-         ".SH FILES\n"
-         ".TP\n.I /etc/tmprofd.textproto\nThe configuration that the systemd unit names.\n"
+         "targets { cgroup: \"/system.slice/redis.service\" }\ntiers { capacity_mib: 8192 "
+         "}\n.fi\n" +
+         files +
          ".TP\n.I share/doc/tmprof/examples\nCommented examples, below the prefix of the "
          "installation.\n"
          ".SH SEE ALSO\n.BR tmprofd (8),\n.BR tmprof\\-ctl (1),\n.BR tmprof (1)\n";

@@ -959,6 +959,17 @@ TEST(CheckConfig, HasAManualPageOfEachField) {
   }
 }
 
+TEST(CheckConfig, ManualPagesNameTheFileThatTheSystemdUnitStartsWith) {
+  const std::string binaries = TMPROF_BINARY_DIR;
+  const std::string unit = ReadFile(binaries + "/apps/tmprofd/tmprofd.service");
+  std::smatch config;
+  ASSERT_TRUE(std::regex_search(unit, config, std::regex("ConditionPathExists=(\\S+)")));
+  const std::string file = ".I " + config[1].str() + "\n";
+  EXPECT_THAT(Tmprofd({"--generate", "man"}).out, HasSubstr(file));
+  EXPECT_THAT(RunProgram({"sh", "-c", binaries + "/tmprofd --generate conf </dev/null"}).out,
+              HasSubstr(file));
+}
+
 TEST(CheckConfig, ASlipInAnOptionNamesTheNearest) {
   const Outcome refused = Tmprofd({"--confg", "x"});
   EXPECT_EQ(refused.status, 2);

@@ -58,7 +58,7 @@ TEST(OneSetting, ChangesLikeTheOthersOfItsGroup) {
 }
 
 TEST(OneSetting, IsInTheManualPage) {
-  EXPECT_THAT(ConfigManual(ReadFile(TMPROF_WITH_ONE_SETTING "/proto/config.proto")),
+  EXPECT_THAT(ConfigManual(ReadFile(TMPROF_WITH_ONE_SETTING "/proto/config.proto"), "/x.textproto"),
               HasSubstr(".TP\n.B example_pause_ms\nIn ms: an example. Default: 40.\n"
                         "From 1 to 1000.\n"));
 }
