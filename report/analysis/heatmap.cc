@@ -285,7 +285,12 @@ std::string TimeAxisText(const Heatmap& heatmap, std::size_t width) {
   const double start = Seconds(heatmap.start);
   const std::string margin(kAddressWidth, ' ');
   if (length <= 0) return "";
-  const double step = TickStep(length, std::max<std::size_t>(1, width / kLabelRoom));
+  const std::size_t most_ticks = std::max<std::size_t>(1, width / kLabelRoom);
+  const auto first_tick = [start](double step) { return std::ceil(start / step - 1e-9) * step; };
+  double step = TickStep(length, most_ticks);
+  // An axis with one label has no scale.
+  if (first_tick(step) + step > start + length + step * 1e-9)
+    step = TickStep(length, 2 * most_ticks);
   std::string ticks(width + 1, '-');
   std::string labels;
   const auto put = [&labels, width](std::size_t at, const std::string& label) {
@@ -294,8 +299,7 @@ std::string TimeAxisText(const Heatmap& heatmap, std::size_t width) {
     labels.resize(at, ' ');
     labels += label;
   };
-  for (double tick = std::ceil(start / step - 1e-9) * step; tick <= start + length + step * 1e-9;
-       tick += step) {
+  for (double tick = first_tick(step); tick <= start + length + step * 1e-9; tick += step) {
     const auto at =
         static_cast<std::size_t>(std::lround((tick - start) / length * static_cast<double>(width)));
     ticks[std::min(at, width)] = '+';

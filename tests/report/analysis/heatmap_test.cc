@@ -12,6 +12,7 @@
 namespace tmprof {
 namespace heatmap_test {
 
+using testing::HasSubstr;
 using testing::Optional;
 
 HeatmapOptions Sum(RankSource by, std::size_t rows) {
@@ -128,6 +129,14 @@ TEST(HeatmapTest, IsDrawnWithCharactersInText) {
             "       time, s 0         2         4\n"
             "scale: blank not observed, '.' 0, ':-=+*#%@' 0 to 4 references per page per second\n"
             "a row is 4 KiB, a column 1 s; shown: 100 % of the score of this target\n");
+}
+
+TEST(HeatmapTest, HasTwoLabelsOfTimeWhereALongStepWouldHaveOne) {
+  Heatmap map = *MakeHeatmap(Small(), Sum(RankSource::kReferences, 10));
+  map.start = std::chrono::seconds(1);
+  map.column_length = std::chrono::milliseconds(1050);  // four columns: steps of 5 s are for two
+  EXPECT_THAT(HeatmapText(map, 37), HasSubstr("               -----+--------+------\n"
+                                              "       time, s      2        4\n"));
 }
 
 // Imitates a recording by regions: program, mappings and stack. Each epoch looked at every region,
