@@ -69,8 +69,9 @@ class Gate {
   // Fails only where `mode` asks for exactly the counters and one is refused.
   static Result<Gate> Create(PerfApi& api, const EventEncoder& encode, const GateMode& mode);
 
-  // Once per period, 100 ms or so. `memory_stall_share` is Source::MemoryStallShare(): without a
-  // dTLB counter it gates the scan. It never gates the sampler, which measures it: once off, that
+  // Once per period: after 100 ms, or up to 200 ms if the recorder does not wake for the gate
+  // (GateVerdict::holds_until_samples). `memory_stall_share` is Source::MemoryStallShare(): without
+  // a dTLB counter it gates the scan. It never gates the sampler, which measures it: once off, that
   // could not know when to come back.
   GateDecision Decide(std::optional<double> memory_stall_share);
   // Within a period: whether what is off comes on.

@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "base/text/format.h"
+#include "tests/apps/program.h"
+#include "tests/folders.h"
 #include "tests/report/pictures.h"
 #include "tests/report/traces.h"
 
@@ -112,6 +114,21 @@ TEST(WorkingSet, IsTheMemoryAccessedSoOften) {
     EXPECT_TRUE(set.at_least[r].is_told) << r;
     EXPECT_NEAR(set.at_least[r].pages, in_use[r], 0.1 * in_use[r]) << r;
   }
+}
+
+TEST(WorkingSet, HasADocumentOfEachKeyOfItsJson) {
+  const std::string document = test::ReadFile(TMPROF_SOURCE_DIR "/docs/design/working-set.md");
+  const std::function<void(const Json&)> expect_all = [&](const Json& json) {
+    if (json.is_object()) {
+      for (const auto& [key, value] : json.items()) {
+        EXPECT_THAT(document, HasSubstr("`" + key + "`"));
+        expect_all(value);
+      }
+    } else if (json.is_array() && !json.empty()) {
+      expect_all(json.front());
+    }
+  };
+  expect_all(Json::parse(WorkingSetJson(Make(Record({.rate = EighthIsHot})))));
 }
 
 // Every eighth page is hot, also of every eighth page that a sample by even steps would take.
