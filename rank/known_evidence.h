@@ -39,9 +39,6 @@ class KnownEvidence {
   bool TellsMemory(RankModel model) const;
   // Returns the basis of a ranking by the weight. Precondition: the weight is not kStall.
   RankBasis BasisFor(RankWeight weight, RankModel model, RankUse use) const;
-  RankSource BestToJudgePlacement(RankModel model) const {
-    return BasisFor(RankWeight::kMemory, model, RankUse::kShow).source;
-  }
   // Returns the basis of the choice. Refuses what Require() refuses, and the weight kStall. The
   // error names the attempt.
   Result<RankBasis> Choose(const RankChoice& asked, RankModel model, RankUse use,

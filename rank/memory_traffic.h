@@ -57,14 +57,12 @@ class MemoryTraffic {
   void Look(const EpochProfile& epoch);
 
   struct Told {
-    double accesses_per_second = 0;        // to memory, of CPU time of all targets
+    // To memory, of CPU time of all targets. Accesses that no sampler sees (prefetches; stores, by
+    // PEBS) are left out.
+    double accesses_per_second = 0;
     std::optional<std::uint64_t> samples;  // that tell it; nullopt: a counter does
     // True if it is from a counter, which counts loads alone.
     bool is_counted() const { return !samples; }
-    // Returns how much longer the programs run, as a part of their CPU time, if each access takes
-    // `seconds` longer and no two overlap. Accesses that no sampler sees (prefetches; stores, by
-    // PEBS) are left out.
-    double CostOf(double seconds) const { return accesses_per_second * seconds; }
   };
   // nullopt: no target ran while a sampler or a counter of misses was on, or no sampler reported
   // what a sample stands for.

@@ -227,7 +227,7 @@ std::pair<RankSource, RankSource> BestForPlacementOf(const EpochProfile& epoch,
   KnownEvidence known;
   known.Look(epoch);
   return {known.BasisFor(RankWeight::kMemory, model, RankUse::kPlace).source,
-          known.BestToJudgePlacement(model)};
+          known.BasisFor(RankWeight::kMemory, model, RankUse::kShow).source};
 }
 
 std::pair<RankSource, RankSource> Both(RankSource source) { return {source, source}; }

@@ -57,12 +57,6 @@ TEST(MemoryTraffic, LostSamplesOfASamplerOfOperationsAreMostlyOfOthers) {
   EXPECT_DOUBLE_EQ(traffic.Tell()->accesses_per_second, 15'000 / 0.75);
 }
 
-TEST(MemoryTraffic, BoundsWhatSlowerMemoryCosts) {
-  const MemoryTraffic::Told told{.accesses_per_second = 2'000'000, .samples = 1};
-  EXPECT_DOUBLE_EQ(told.CostOf(100e-9), 0.2);
-  EXPECT_DOUBLE_EQ(told.CostOf(1e-6), 2);
-}
-
 TEST(SampleScale, AddsUpPairsOfSamplesAndForgetsOldOnes) {
   SourceStatus clock = {.name = "clock",
                         .role = SourceRole::kSamples,
