@@ -58,7 +58,7 @@ struct NotMoved {
   std::uint64_t binding_unknown = 0;   // its binding could not be read, or not yet
   std::uint64_t shared = 0;            // several mappings hold it, and CAP_SYS_NICE is missing
   std::uint64_t mapped_elsewhere = 0;  // moves were refused: unknown mappings hold it, too
-  std::uint64_t let_be = 0;            // backoff, because moves of it were refused
+  std::uint64_t backoff = 0;           // backoff, because moves of it were refused
   std::uint64_t cooling = 0;
   // Too little above the page that would give way, or above the cost.
   std::uint64_t without_gain = 0;
@@ -75,7 +75,7 @@ inline constexpr std::array<std::pair<std::string_view, std::uint64_t NotMoved::
         {"binding_unknown", &NotMoved::binding_unknown},
         {"shared", &NotMoved::shared},
         {"mapped_elsewhere", &NotMoved::mapped_elsewhere},
-        {"let_be", &NotMoved::let_be},
+        {"backoff", &NotMoved::backoff},
         {"cooling", &NotMoved::cooling},
         {"without_gain", &NotMoved::without_gain},
         {"without_room", &NotMoved::without_room},

@@ -224,7 +224,7 @@ class Decider {
     for (std::size_t row = 0; row < placed_.size(); ++row) {
       const PlacedSpan& span = placed_[row];
       if (tiers_->TierOf(span.node) != tier || wanted[row] || span.held != Held::kNot) continue;
-      if (tier != kTier1 && span.supposed) continue;
+      if (tier != kTier1 && span.assumed) continue;
       if (!MayGoBelow(span, tier) || IsCooling(row)) continue;
       StackOf(span.node).push_back({row, span.span});
     }
@@ -344,8 +344,8 @@ class Decider {
         return decision_.not_moved.shared;
       case Held::kMappedElsewhere:
         return decision_.not_moved.mapped_elsewhere;
-      case Held::kLetBe:
-        return decision_.not_moved.let_be;
+      case Held::kBackoff:
+        return decision_.not_moved.backoff;
     }
     TMPROF_CHECK(false);
   }

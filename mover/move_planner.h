@@ -25,7 +25,7 @@ enum class Held : std::uint8_t {
   kUnread,           // its binding is unknown
   kShared,           // several mappings hold it, and the mover may not move it for all of them
   kMappedElsewhere,  // earlier moves were refused because an unknown mapping holds it, too
-  kLetBe,            // backoff: earlier moves were refused
+  kBackoff,          // earlier moves were refused
 };
 
 // A span whose node is known.
@@ -33,8 +33,8 @@ struct PlacedSpan {
   PageKey key;
   PageCount span{1};
   NodeId node;
-  double score = 0;       // score of the whole span; 0: no access was seen
-  bool supposed = false;  // the score is assumed, because nobody looked at the span
+  double score = 0;      // score of the whole span; 0: no access was seen
+  bool assumed = false;  // the score is assumed, because nobody looked at the span
   Held held = Held::kNot;
   // Nodes that the memory policy and cpuset allow, which are the same for the whole span. Null:
   // any.

@@ -26,8 +26,8 @@ constexpr std::chrono::milliseconds kRetryAfter{100};
 // Reclaim (kswapd) or an exiting process must first make room.
 constexpr std::chrono::seconds kFullFor{1};
 
-// This many pages are assumed to have taken kSupposedNsPerPage before any call.
-constexpr double kSupposedPages = 64;
+// This many pages are assumed to have taken kAssumedNsPerPage before any call.
+constexpr double kAssumedPages = 64;
 // Weight of a call's time one call later.
 constexpr double kRemembered = 0.9;
 
@@ -180,10 +180,10 @@ void PageMover::TakeRemapped(std::vector<Pending>& chunk, std::vector<MoveOutcom
   });
 }
 
-std::vector<PageMover::Told> PageMover::Call(const std::vector<Pending>& chunk) {
+std::vector<PageMover::Answer> PageMover::Call(const std::vector<Pending>& chunk) {
   const Move& first = chunk.front().move;
   const auto all = [&chunk](int error) {
-    return std::vector<Told>(chunk.size(), Told{.error = error, .moved = PageCount(0)});
+    return std::vector<Answer>(chunk.size(), Answer{.error = error, .moved = PageCount(0)});
   };
   const std::optional<Pid> pid = find_pid_(first.key.target);
   if (!pid) return all(ESRCH);
@@ -200,22 +200,23 @@ std::vector<PageMover::Told> PageMover::Call(const std::vector<Pending>& chunk) 
     const int asked = (*call_)(*pid, pages, {}, status, MoveScope::kMappedOnce);
     if (asked < 0) return all(-asked);
   }
-  std::vector<Told> told;
-  told.reserve(chunk.size());
+  std::vector<Answer> answers;
+  answers.reserve(chunk.size());
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     const int error = status[i] < 0                   ? -status[i]
                       : status[i] == first.to.value() ? 0
                       : is_full                       ? ENOMEM
                                                       : EBUSY;
-    told.push_back({error, error == 0 ? chunk[i].move.span : PageCount(0)});
+    answers.push_back({error, error == 0 ? chunk[i].move.span : PageCount(0)});
   }
-  if (first.span > PageCount(1)) FindParts(*pid, chunk, told);
-  return told;
+  if (first.span > PageCount(1)) FindParts(*pid, chunk, answers);
+  return answers;
 }
 
 // A huge page that finds no room in one piece is split. Its parts then move as far as there is
 // room, in an order that the kernel chooses (mm/migrate.c, try_split_folio()).
-void PageMover::FindParts(Pid pid, const std::vector<Pending>& chunk, std::vector<Told>& told) {
+void PageMover::FindParts(Pid pid, const std::vector<Pending>& chunk,
+                          std::vector<Answer>& answers) {
   std::vector<Vpn> pages;
   for (const Pending& pending : chunk) {
     for (PageCount i; i < pending.move.span; i += PageCount(1)) {
@@ -228,10 +229,11 @@ void PageMover::FindParts(Pid pid, const std::vector<Pending>& chunk, std::vecto
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     const Move& move = chunk[i].move;
     const auto end = next + static_cast<std::ptrdiff_t>(move.span.value());
-    told[i].moved = PageCount(static_cast<std::uint64_t>(std::count(next, end, move.to.value())));
+    answers[i].moved =
+        PageCount(static_cast<std::uint64_t>(std::count(next, end, move.to.value())));
     const bool is_elsewhere =
         std::any_of(next, end, [&move](int node) { return node >= 0 && node != move.to.value(); });
-    if (told[i].moved > PageCount(0)) told[i].error = is_elsewhere ? ENOMEM : 0;
+    if (answers[i].moved > PageCount(0)) answers[i].error = is_elsewhere ? ENOMEM : 0;
     next = end;
   }
 }
@@ -270,28 +272,28 @@ std::vector<MoveOutcome> PageMover::MoveSome(MonotonicTime began) {
     return over;
   }
   const MonotonicTime called = clock_->Now();
-  const std::vector<Told> told = Call(chunk);
+  const std::vector<Answer> answers = Call(chunk);
   const MonotonicTime ended = clock_->Now();
   PageCount tried;
   PageCount moved;
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     tried += chunk[i].move.span;
-    moved += told[i].moved;
+    moved += answers[i].moved;
   }
   // Refusals are quick, except for lack of memory, which the kernel then searches for.
-  if (moved > PageCount(0) && std::ranges::find(told, ENOMEM, &Told::error) == told.end()) {
+  if (moved > PageCount(0) && std::ranges::find(answers, ENOMEM, &Answer::error) == answers.end()) {
     Learn(scope, tried, ended - called);
   }
-  LearnRoom(chunk, told, ended);
+  LearnRoom(chunk, answers, ended);
   bandwidth_.Spend(moved.value() * kBasePageBytes);
   const Shares shares = SharesOf(scope, ended - began, tried, moved);
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     Pending after = chunk[i];
     ++after.attempts;
-    const PageCount stayed = after.move.span - told[i].moved;
-    after.latency += shares.OfMoved(told[i].moved) + shares.OfRefused(stayed);
-    const bool is_over = IsOver(after, told[i].error, ended);
-    if (is_over) over.push_back({after.move, told[i].error, after.attempts, after.latency});
+    const PageCount stayed = after.move.span - answers[i].moved;
+    after.latency += shares.OfMoved(answers[i].moved) + shares.OfRefused(stayed);
+    const bool is_over = IsOver(after, answers[i].error, ended);
+    if (is_over) over.push_back({after.move, answers[i].error, after.attempts, after.latency});
     not_made.Note(after.move, stayed, is_over);
   }
   HoldBack(not_made, ended, over);
@@ -311,8 +313,8 @@ PageMover::Shares PageMover::SharesOf(MoveScope scope, std::chrono::nanoseconds 
     cost.pages = kRemembered * cost.pages + pages_tried;
     return {alike, alike};
   }
-  const double of_moved = std::min(
-      alike, (cost.ns + kSupposedNsPerPage * kSupposedPages) / (cost.pages + kSupposedPages));
+  const double of_moved =
+      std::min(alike, (cost.ns + kAssumedNsPerPage * kAssumedPages) / (cost.pages + kAssumedPages));
   const auto pages_moved = static_cast<double>(moved.value());
   return {of_moved, (ns - of_moved * pages_moved) / (pages_tried - pages_moved)};
 }
@@ -372,12 +374,12 @@ void PageMover::Learn(MoveScope scope, PageCount pages, std::chrono::nanoseconds
 }
 
 // Pages that leave a node make room there.
-void PageMover::LearnRoom(const std::vector<Pending>& chunk, const std::vector<Told>& told,
+void PageMover::LearnRoom(const std::vector<Pending>& chunk, const std::vector<Answer>& answers,
                           MonotonicTime now) {
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     const Move& move = chunk[i].move;
-    if (IsOutOfMemory(move, told[i].error)) full_until_[move.to] = now + kFullFor;
-    if (told[i].moved > PageCount(0)) full_until_.erase(move.from);
+    if (IsOutOfMemory(move, answers[i].error)) full_until_[move.to] = now + kFullFor;
+    if (answers[i].moved > PageCount(0)) full_until_.erase(move.from);
   }
 }
 

@@ -67,7 +67,7 @@ inline constexpr int kPolicyChanged = ESTALE;
 
 // Assumed time to move a page until calls have measured it: 1.35 page faults of 1.4 us, and a share
 // of the 25 us of a call (page_mover.cc). That share is larger if a call has few pages.
-inline constexpr double kSupposedNsPerPage = 2000;
+inline constexpr double kAssumedNsPerPage = 2000;
 
 // True if `error` says that the node of the move is out of memory. A huge page needs its room in
 // one piece, and a hugetlb page in a pool of its own.
@@ -140,14 +140,14 @@ class PageMover {
   // Takes moves off the chunk whose addresses map other memory than the page that was decided on.
   // The call would move that memory for every process.
   void TakeRemapped(std::vector<Pending>& chunk, std::vector<MoveOutcome>& over) const;
-  struct Told {
+  struct Answer {
     int error = 0;    // errno; 0: all of it moved
     PageCount moved;  // may be a part of a huge page
   };
-  std::vector<Told> Call(const std::vector<Pending>& chunk);
-  void FindParts(Pid pid, const std::vector<Pending>& chunk, std::vector<Told>& told);
+  std::vector<Answer> Call(const std::vector<Pending>& chunk);
+  void FindParts(Pid pid, const std::vector<Pending>& chunk, std::vector<Answer>& answers);
   void Learn(MoveScope scope, PageCount pages, std::chrono::nanoseconds took);
-  void LearnRoom(const std::vector<Pending>& chunk, const std::vector<Told>& told,
+  void LearnRoom(const std::vector<Pending>& chunk, const std::vector<Answer>& answers,
                  MonotonicTime now);
   // Time in a call of each page that moved, and of each page that was refused.
   struct Shares {

@@ -184,9 +184,9 @@ std::string NotObservable(const RecordingFacts& facts) {
 
 std::string Starting(const RecordingFacts& facts) {
   if (facts.starting <= kSlowStart) return {};
-  constexpr std::chrono::milliseconds kTold{100};
+  constexpr std::chrono::milliseconds kGrain{100};
   return fmt::format(" (starting took {})",
-                     FormatDuration((facts.starting + kTold / 2) / kTold * kTold));
+                     FormatDuration((facts.starting + kGrain / 2) / kGrain * kGrain));
 }
 
 bool IsMostlyUntracked(const RecordingFacts& facts) {

@@ -24,7 +24,7 @@ namespace {
 
 namespace pb = google::protobuf;
 
-constexpr std::size_t kMostFaultsTold = 100;
+constexpr std::size_t kMostFaultsShown = 100;
 
 // --- Paths
 
@@ -184,11 +184,11 @@ std::string PlaceIn(const std::string& name, const TextFault& fault) {
 Error Faulty(const std::string& name, std::vector<TextFault> faults) {
   std::ranges::sort(faults);
   std::string lines = faults.size() == 1 ? "1 fault" : fmt::format("{} faults", faults.size());
-  for (std::size_t i = 0; i < std::min(faults.size(), kMostFaultsTold); ++i) {
+  for (std::size_t i = 0; i < std::min(faults.size(), kMostFaultsShown); ++i) {
     lines += "\n" + PlaceIn(name, faults[i]) + faults[i].what;
   }
-  if (faults.size() > kMostFaultsTold) {
-    lines += fmt::format("\nand {} more", faults.size() - kMostFaultsTold);
+  if (faults.size() > kMostFaultsShown) {
+    lines += fmt::format("\nand {} more", faults.size() - kMostFaultsShown);
   }
   return BadInput("use configuration", name, lines);
 }

@@ -379,7 +379,7 @@ void EncodeLedgerEpoch(const LedgerEpoch& epoch, KnownTargets& known, wire::Ledg
   message.set_binding_unknown(epoch.not_moved.binding_unknown);
   message.set_shared(epoch.not_moved.shared);
   message.set_mapped_elsewhere(epoch.not_moved.mapped_elsewhere);
-  message.set_let_be(epoch.not_moved.let_be);
+  message.set_backoff(epoch.not_moved.backoff);
   message.set_cooling(epoch.not_moved.cooling);
   message.set_without_gain(epoch.not_moved.without_gain);
   message.set_without_room(epoch.not_moved.without_room);
@@ -405,7 +405,7 @@ Verdict DecodeLedgerEpoch(const wire::LedgerEpoch& message, KnownTargets& known,
                      .binding_unknown = message.binding_unknown(),
                      .shared = message.shared(),
                      .mapped_elsewhere = message.mapped_elsewhere(),
-                     .let_be = message.let_be(),
+                     .backoff = message.backoff(),
                      .cooling = message.cooling(),
                      .without_gain = message.without_gain(),
                      .without_room = message.without_room(),

@@ -115,12 +115,12 @@ void MemoryTraffic::Look(const EpochProfile& epoch) {
   seconds_ += duty * used;
 }
 
-std::optional<MemoryTraffic::Told> MemoryTraffic::Tell() const {
+std::optional<MemoryTraffic::Rate> MemoryTraffic::Tell() const {
   if (seconds_ <= 0 && counted_.cpu_seconds > 0)
-    return Told{.accesses_per_second = counted_.misses / counted_.cpu_seconds,
+    return Rate{.accesses_per_second = counted_.misses / counted_.cpu_seconds,
                 .samples = std::nullopt};
   if (seconds_ <= 0) return std::nullopt;
-  return Told{.accesses_per_second = accesses_ / seconds_,
+  return Rate{.accesses_per_second = accesses_ / seconds_,
               .samples = static_cast<std::uint64_t>(samples_)};
 }
 

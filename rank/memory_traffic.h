@@ -56,7 +56,7 @@ class MemoryTraffic {
  public:
   void Look(const EpochProfile& epoch);
 
-  struct Told {
+  struct Rate {
     // To memory, of CPU time of all targets. Accesses that no sampler sees (prefetches; stores, by
     // PEBS) are left out.
     double accesses_per_second = 0;
@@ -66,7 +66,7 @@ class MemoryTraffic {
   };
   // nullopt: no target ran while a sampler or a counter of misses was on, or no sampler reported
   // what a sample stands for.
-  std::optional<Told> Tell() const;
+  std::optional<Rate> Tell() const;
   // Returns the CPU time of all targets in all epochs, sampled or not.
   double cpu_seconds() const { return all_seconds_; }
 

@@ -16,7 +16,7 @@ constexpr double kTellsApart = 1.0 / 16;
 
 // Assumed variation of the rates of a region's pages, relative to their mean, before samples come
 // back to any page. A quarter of a page that they should come back to counts as much.
-constexpr double kSpreadSupposed = 1;
+constexpr double kSpreadAssumed = 1;
 constexpr double kSpreadBelieved = 0.25;
 
 bool IsRegion(std::uint32_t span_pages) { return !IsOneEntry(span_pages); }
@@ -254,7 +254,7 @@ EvidenceTable PartedEvidence::WholeSpans() const {
 // The squared coefficient of variation of the rates of a region's pages, by how often samples come
 // back to pages that had some.
 double PartedEvidence::Spread() const {
-  return std::max(0.0, (repeats_.seen - repeats_.by_chance + kSpreadBelieved * kSpreadSupposed) /
+  return std::max(0.0, (repeats_.seen - repeats_.by_chance + kSpreadBelieved * kSpreadAssumed) /
                            (repeats_.per_spread + kSpreadBelieved));
 }
 

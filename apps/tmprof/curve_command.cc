@@ -48,11 +48,11 @@ struct CurveOptions {
 
 // "the recording is short: it was stopped after 3.2s instead of 10s"
 std::string NoteOf(const EarlyEnd& early, std::chrono::nanoseconds duration) {
-  constexpr std::chrono::milliseconds kTold{100};
-  const auto told = (early.after + kTold / 2) / kTold * kTold;
+  constexpr std::chrono::milliseconds kGrain{100};
+  const auto after = (early.after + kGrain / 2) / kGrain * kGrain;
   return fmt::format("the recording is short: {} {} instead of {}",
                      early.by_signal ? "it was stopped" : "all processes had ended",
-                     told.count() > 0 ? "after " + FormatDuration(told) : std::string("at once"),
+                     after.count() > 0 ? "after " + FormatDuration(after) : std::string("at once"),
                      FormatDuration(duration));
 }
 

@@ -109,7 +109,7 @@ class PolicyBounds {
 // The score that is assumed of a page that was not looked at. It is the mean of pages that were
 // looked at and hardly sampled, like that page; if all were sampled, the mean of all that were
 // looked at.
-class SupposedScore {
+class AssumedScore {
  public:
   void Add(RankedRows::Cursor row) {
     for (; !row.AtEnd(); row.Next()) {
@@ -144,14 +144,14 @@ class SupposedScore {
 
 class Finder {
  public:
-  // `supposed_score`: of a page that nobody has looked at; nothing: nobody looks.
-  Finder(const PlacedTarget& target, const RankedRows& rows, std::optional<double> supposed_score,
+  // `assumed_score`: of a page that nobody has looked at; nothing: nobody looks.
+  Finder(const PlacedTarget& target, const RankedRows& rows, std::optional<double> assumed_score,
          const Tiers& tiers, const TierSet& limited, Candidates& found)
       : target_(target.id),
         rows_(rows.Of(target.id)),
         looked_at_(rows.Of(target.id)),
         policy_bounds_(target.binding),
-        supposed_score_(supposed_score),
+        assumed_score_(assumed_score),
         tiers_(&tiers),
         limited_(&limited),
         found_(&found) {}
@@ -176,7 +176,7 @@ class Finder {
     found_->score.push_back(score);
     found_->node.push_back(node);
     found_->leaf.push_back(leaf);
-    found_->supposed.push_back(0);
+    found_->assumed.push_back(0);
     found_->joint.push_back(node && joint_ ? 1 : 0);
   }
 
@@ -225,13 +225,13 @@ class Finder {
 
   void AddUnscored(VpnRange pages, NodeId node, PageCount leaf) {
     if (!IsLimited(node)) return;
-    if (!supposed_score_ || looked_at_.At(pages.start).looked_at) {
+    if (!assumed_score_ || looked_at_.At(pages.start).looked_at) {
       Add(pages, 0, node, leaf);
       return;
     }
-    const double of_a_page = tiers_->TierOf(node) == kTier1 ? *supposed_score_ : 0;
+    const double of_a_page = tiers_->TierOf(node) == kTier1 ? *assumed_score_ : 0;
     Add(pages, of_a_page * static_cast<double>(pages.size().value()), node, leaf);
-    found_->supposed.back() = 1;
+    found_->assumed.back() = 1;
   }
 
   // Pieces end at multiples of their size, so that they stay the same as their neighbours change.
@@ -250,7 +250,7 @@ class Finder {
   ScoredRows rows_;
   LookedAt looked_at_;
   PolicyBounds policy_bounds_;
-  std::optional<double> supposed_score_;
+  std::optional<double> assumed_score_;
   const Tiers* tiers_;
   const TierSet* limited_;
   Candidates* found_;
@@ -266,16 +266,16 @@ void FindCandidates(const RankedRows& rows, const PlacementMap& map,
   found.score.clear();
   found.node.clear();
   found.leaf.clear();
-  found.supposed.clear();
+  found.assumed.clear();
   found.joint.clear();
-  SupposedScore of_all;
+  AssumedScore of_all;
   for (const PlacedTarget& target : targets) of_all.Add(rows.Of(target.id));
   for (const PlacedTarget& target : targets) {
-    SupposedScore of_target;
+    AssumedScore of_target;
     of_target.Add(rows.Of(target.id));
-    const std::optional<double> supposed =
+    const std::optional<double> assumed =
         of_target.OfAPage() ? of_target.OfAPage() : of_all.OfAPage();
-    Finder(target, rows, supposed, tiers, limited, found).Find(map.RunsOf(target.id));
+    Finder(target, rows, assumed, tiers, limited, found).Find(map.RunsOf(target.id));
   }
 }
 

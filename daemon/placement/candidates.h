@@ -42,7 +42,7 @@ struct Candidates {
   // 1: the page was not looked at lately. Its score is then the mean of such pages without samples
   // that were looked at. Below tier 1 it is 0, because an assumed score is no reason to want pages
   // there.
-  std::vector<std::uint8_t> supposed;
+  std::vector<std::uint8_t> assumed;
   std::vector<std::uint8_t> joint;  // 1: several mappings had it when it was looked for
 
   std::size_t size() const { return key.size(); }

@@ -101,11 +101,11 @@ void LedgerKeeper::TellTargets(const EpochProfile& epoch, std::span<const Target
   for (const Target& target : epoch.targets) {
     LedgerTarget now{target.id, target.pid, target.start_time_ticks, target.name, target.command};
     const bool is_observed = !target.exited && std::ranges::binary_search(observed, target.id);
-    auto known = told_.find(target.id);
-    const bool is_new = known == told_.end();
+    auto known = listed_.find(target.id);
+    const bool is_new = known == listed_.end();
     if (is_new) {
       if (!is_observed) continue;  // no page of it moves
-      known = told_.emplace(target.id, Told{.target = now}).first;
+      known = listed_.emplace(target.id, Listed{.target = now}).first;
     }
     if (is_observed) known->second.last_observed = epoch.index;
     if (!is_new && known->second.target == now) continue;
@@ -113,7 +113,7 @@ void LedgerKeeper::TellTargets(const EpochProfile& epoch, std::span<const Target
     if (!tell_all_) news.push_back(std::move(now));
   }
   if (!std::exchange(tell_all_, false)) return;
-  for (const auto& [id, told] : told_) news.push_back(told.target);
+  for (const auto& [id, listed] : listed_) news.push_back(listed.target);
 }
 
 // The last moves of targets that have ended, or that are not observed any more, are over by the
@@ -123,7 +123,7 @@ void LedgerKeeper::ForgetTargets(std::uint64_t epoch, const PageOwners& owners) 
   for (const TargetId file : std::exchange(files_, owners.Files())) {
     if (!std::ranges::binary_search(files_, file)) payback_.Forget(file);
   }
-  std::erase_if(told_, [&](const auto& known) {
+  std::erase_if(listed_, [&](const auto& known) {
     if (known.second.last_observed == epoch) return false;
     payback_.Forget(known.first);
     return known.second.last_observed + 1 < epoch && !payback_.Watches(known.first);
@@ -210,7 +210,7 @@ Status LedgerKeeper::Note(const EpochProfile& epoch, std::span<const TargetId> o
 
 void LedgerKeeper::TakeIn(std::vector<MoveOutcome>& outcomes, std::uint64_t epoch) {
   std::erase_if(outcomes, [this](const MoveOutcome& outcome) {
-    return !told_.contains(outcome.move.key.target);
+    return !listed_.contains(outcome.move.key.target);
   });
   for (const MoveOutcome& outcome : outcomes) payback_.Note(outcome, epoch);
 }

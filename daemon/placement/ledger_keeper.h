@@ -65,11 +65,11 @@ class LedgerKeeper {
   LedgerInfo info_;
   std::optional<LedgerWriter> writer_;  // none: it has ended
   Payback payback_;
-  struct Told {
+  struct Listed {
     LedgerTarget target;              // the last state that was reported
     std::uint64_t last_observed = 0;  // epoch
   };
-  std::map<TargetId, Told> told_;
+  std::map<TargetId, Listed> listed_;
   std::vector<TargetId> files_;  // that targets shared as of the last epoch
   bool tell_all_ = false;        // with the next epoch
   std::uint64_t next_index_ = 0;

@@ -19,15 +19,15 @@ constexpr std::uint64_t kLeastEpochsRemembered = 60;
 // Pages that are shared, mapped by others or not the process's own now may become movable later.
 // The backoff of pages that are busy again and again, such as pinned memory, doubles each time, up
 // to this.
-constexpr std::uint64_t kEpochsLetBe = 60;
+constexpr std::uint64_t kBackoffEpochs = 60;
 // Pages looked for together although not all of them are asked for: one more costs less than a
 // call.
 constexpr std::uint64_t kGapWorthLooking = 64;
 // Time is read between looks. This many pages take some milliseconds (LinuxPageLocator).
 constexpr std::uint64_t kMostLookedForTogether = 16384;
-// Number of pages that are assumed to have cost kSupposedNsPerPage (mover/page_mover.h) before any
+// Number of pages that are assumed to have cost kAssumedNsPerPage (mover/page_mover.h) before any
 // were seen to move.
-constexpr double kSupposedPages = 1000;
+constexpr double kAssumedPages = 1000;
 // Weight of what was seen, an epoch later.
 constexpr double kRemembered = 0.9;
 
@@ -172,7 +172,7 @@ void Placer::FollowTargets(const EpochProfile& epoch, std::span<const PlacedTarg
     if (std::ranges::binary_search(known_targets_, id)) continue;
     map_.Forget(id);
     history_.Forget(id);
-    std::erase_if(let_be_, [id](const auto& page) { return page.first.target == id; });
+    std::erase_if(backoffs_, [id](const auto& page) { return page.first.target == id; });
   }
 }
 
@@ -375,7 +375,7 @@ std::optional<double> Placer::HitRatio(std::span<const PlacedSpan> placed) const
   double all = 0;
   double hit = 0;
   for (const PlacedSpan& span : placed) {
-    if (span.supposed) continue;
+    if (span.assumed) continue;
     all += span.score;
     if (options_.tiers.TierOf(span.node) == kTier1) hit += span.score;
   }
@@ -386,12 +386,12 @@ std::optional<double> Placer::HitRatio(std::span<const PlacedSpan> placed) const
 std::optional<double> Placer::Gain(std::span<const Move> moves,
                                    std::span<const PlacedSpan> placed) const {
   double all = 0;
-  for (const PlacedSpan& span : placed) all += span.supposed ? 0 : span.score;
+  for (const PlacedSpan& span : placed) all += span.assumed ? 0 : span.score;
   double gained = 0;
   for (const Move& move : moves) {
     // The last that begins at or before it: spans are disjoint.
     const auto span = std::prev(std::ranges::upper_bound(placed, move.key, {}, &PlacedSpan::key));
-    if (span->supposed) continue;
+    if (span->assumed) continue;
     if (options_.tiers.TierOf(move.to) == kTier1) gained += move.score;
     if (options_.tiers.TierOf(move.from) == kTier1) gained -= move.score;
   }
@@ -416,8 +416,8 @@ double Placer::LookedAt(std::span<const TargetId> targets) const {
 std::vector<PlacedSpan> Placer::PlacedSpans(std::span<const PlacedTarget> targets,
                                             std::uint64_t epoch, MapperBindings& mappers,
                                             const PlacedSpan::OthersLet& mappers_let) {
-  std::erase_if(let_be_,
-                [epoch](const auto& page) { return page.second.until + kEpochsLetBe <= epoch; });
+  std::erase_if(backoffs_,
+                [epoch](const auto& page) { return page.second.until + kBackoffEpochs <= epoch; });
   std::vector<PlacedSpan> placed;
   placed.reserve(candidates_.size());
   const PlacedTarget* target = nullptr;
@@ -428,7 +428,7 @@ std::vector<PlacedSpan> Placer::PlacedSpans(std::span<const PlacedTarget> target
     PlacedSpan& span = placed.emplace_back(key, PageCount(candidates_.span_pages[row]),
                                            *candidates_.node[row], candidates_.score[row]);
     if (candidates_.leaf[row] < span.span) span.leaf = candidates_.leaf[row];
-    span.supposed = candidates_.supposed[row] != 0;
+    span.assumed = candidates_.assumed[row] != 0;
     const PageOwners::Pages pages{key, span.span};
     const bool may_be_joint = candidates_.joint[row] != 0;
     if (target->binding == nullptr ||
@@ -477,7 +477,7 @@ std::vector<Move> Placer::LeafByLeaf(std::span<const Move> moves, std::uint64_t 
 
 std::vector<double> Placer::CostsOfMove(std::chrono::nanoseconds epoch_length) const {
   const double ns_per_page =
-      (moving_ns_ + kSupposedNsPerPage * kSupposedPages) / (moved_pages_ + kSupposedPages);
+      (moving_ns_ + kAssumedNsPerPage * kAssumedPages) / (moved_pages_ + kAssumedPages);
   const double epochs = std::chrono::duration<double>(kPaybackTime) / epoch_length;
   std::vector<double> costs;
   for (std::size_t tier = 2; tier <= options_.tiers.size(); ++tier) {
@@ -513,22 +513,22 @@ void Placer::LearnRefusal(const MoveOutcome& refused, std::uint64_t epoch) {
   const bool is_busy = is_remapped || refused.error == EBUSY || refused.error == EAGAIN ||
                        (refused.error == ENOMEM && !IsOutOfMemory(move, refused.error));
   if (!is_busy && MayMoveSoon(refused.error)) return;
-  const auto [known, is_first] = let_be_.try_emplace(move.page());
-  LetBe& let_be = known->second;
-  let_be.mapped_elsewhere = refused.error == EACCES;
+  const auto [known, is_first] = backoffs_.try_emplace(move.page());
+  Backoff& backoff = known->second;
+  backoff.mapped_elsewhere = refused.error == EACCES;
   if (!is_busy) {
-    let_be.epochs = kEpochsLetBe;
+    backoff.epochs = kBackoffEpochs;
   } else if (!is_first) {
-    let_be.epochs = std::clamp<std::uint64_t>(2 * let_be.epochs, 1, kEpochsLetBe);
+    backoff.epochs = std::clamp<std::uint64_t>(2 * backoff.epochs, 1, kBackoffEpochs);
   }
-  let_be.until = epoch + let_be.epochs;
+  backoff.until = epoch + backoff.epochs;
 }
 
 Held Placer::HeldOf(PageKey leaf, std::uint64_t epoch) const {
-  if (let_be_.empty()) return Held::kNot;
-  const auto found = let_be_.find(owners_.NameOf(leaf));
-  if (found == let_be_.end() || epoch >= found->second.until) return Held::kNot;
-  return found->second.mapped_elsewhere ? Held::kMappedElsewhere : Held::kLetBe;
+  if (backoffs_.empty()) return Held::kNot;
+  const auto found = backoffs_.find(owners_.NameOf(leaf));
+  if (found == backoffs_.end() || epoch >= found->second.until) return Held::kNot;
+  return found->second.mapped_elsewhere ? Held::kMappedElsewhere : Held::kBackoff;
 }
 
 std::uint64_t Placer::Learn(std::span<const MoveOutcome> outcomes, std::uint64_t epoch) {
@@ -540,16 +540,16 @@ std::uint64_t Placer::Learn(std::span<const MoveOutcome> outcomes, std::uint64_t
     const VpnRange range{move.key.vpn, move.key.vpn + move.span};
     // Huge pages are split where they find no room in one piece, and may then move in part.
     if (move.span > PageCount(1) && outcome.attempts > 0) LookAgainAt(move.key.target, range);
-    const bool is_supposed = options_.dry_run && outcome.error == ECANCELED;
-    if (outcome.error != 0 && !is_supposed) {
+    const bool is_assumed = options_.dry_run && outcome.error == ECANCELED;
+    if (outcome.error != 0 && !is_assumed) {
       const bool tried = outcome.attempts > 0;
       if (tried && IsOutOfMemory(move, outcome.error)) rooms_.Refuse(move.to);
       LearnRefusal(outcome, epoch);
       continue;
     }
-    let_be_.erase(move.page());
+    backoffs_.erase(move.page());
     if (std::ranges::binary_search(known_targets_, move.key.target) && IsOwner(move.key)) {
-      if (is_supposed) {
+      if (is_assumed) {
         locator_.Suppose(move.key.target, range, move.from, move.to, move.span);
       }
       const PlacedRun run{range, move.to, move.span, move.joint};
@@ -558,7 +558,7 @@ std::uint64_t Placer::Learn(std::span<const MoveOutcome> outcomes, std::uint64_t
     const std::optional<Tier> from = options_.tiers.TierOf(move.from);
     const std::optional<Tier> to = options_.tiers.TierOf(move.to);
     if (from && to && history_.Note(move.page(), *from, *to, epoch)) ++undone;
-    if (is_supposed) continue;
+    if (is_assumed) continue;
     moving_ns_ += static_cast<double>(outcome.latency.count());
     moved_pages_ += static_cast<double>(move.span.value());
   }

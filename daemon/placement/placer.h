@@ -25,6 +25,7 @@
 #include "daemon/placement/capacity.h"
 #include "daemon/placement/mapper_bindings.h"
 #include "daemon/placement/ranked_rows.h"
+#include "mover/assumed_moves.h"
 #include "mover/move_planner.h"
 #include "mover/node_rooms.h"
 #include "mover/page_locator.h"
@@ -32,7 +33,6 @@
 #include "mover/page_owners.h"
 #include "mover/placement_map.h"
 #include "mover/placement_survey.h"
-#include "mover/supposed_moves.h"
 #include "policy/policy.h"
 #include "policy/ranking.h"
 #include "rank/rank_model.h"
@@ -156,7 +156,7 @@ class Placer {
                                        std::chrono::nanoseconds epoch_length) const;
 
   PlacerOptions options_;
-  SupposedMoves locator_;  // none, but for a dry run
+  AssumedMoves locator_;  // none, but for a dry run
   const Clock* cpu_clock_;
   std::unique_ptr<const Policy> policy_;
   Ranker ranker_;
@@ -180,12 +180,12 @@ class Placer {
   };
   std::vector<Sought> look_again_;  // their places may have changed
   // Pages that the kernel would not move.
-  struct LetBe {
+  struct Backoff {
     std::uint64_t until = 0;  // epoch
     std::uint64_t epochs = 0;
     bool mapped_elsewhere = false;
   };
-  std::map<PageKey, LetBe> let_be_;  // keyed by the page's name
+  std::map<PageKey, Backoff> backoffs_;  // keyed by the page's name
   // Sums over moves, in which older ones weigh less.
   double moving_ns_ = 0;
   double moved_pages_ = 0;

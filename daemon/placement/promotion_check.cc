@@ -13,8 +13,8 @@ void PromotionCheck::Watch(std::span<const MoveOutcome> outcomes, std::uint64_t 
   if (!decided_over_ || decided_over_->count() <= 0 || !predicts_time_) return;
   for (const MoveOutcome& outcome : outcomes) {
     const Move& move = outcome.move;
-    const bool is_supposed = dry_run && outcome.error == ECANCELED;
-    if (outcome.error != 0 && !is_supposed) continue;
+    const bool is_assumed = dry_run && outcome.error == ECANCELED;
+    if (outcome.error != 0 && !is_assumed) continue;
     const std::optional<Tier> from = tiers.TierOf(move.from);
     if (tiers.TierOf(move.to) == kTier1 && from && *from != kTier1) {
       calibration_.Promoted(move, *decided_over_, gaps.Of(*from).ns, epoch);

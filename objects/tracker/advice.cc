@@ -216,7 +216,8 @@ const char* Advice::TakeOtherBuild() {
   for (std::uint32_t i = 1; i < kMaxAdvisedModules; ++i) {
     Build other = Build::kOther;
     if (build_[i].load(std::memory_order_relaxed) == other &&
-        build_[i].compare_exchange_strong(other, Build::kOtherAndTold, std::memory_order_relaxed)) {
+        build_[i].compare_exchange_strong(other, Build::kOtherAndReported,
+                                          std::memory_order_relaxed)) {
       return path_[i];
     }
   }

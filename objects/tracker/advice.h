@@ -70,7 +70,7 @@ class Advice {
     std::int32_t verdict;
   };
 
-  enum class Build : std::uint8_t { kNotChecked, kSame, kOther, kOtherAndTold };
+  enum class Build : std::uint8_t { kNotChecked, kSame, kOther, kOtherAndReported };
 
   const char* ParseModule(char* rest);
   const char* ParseBuild(char* rest);

@@ -42,7 +42,7 @@ std::string_view Name(MemoryRate::Basis basis) {
 std::optional<MemoryRate> MemoryRateOf(const TraceEnd& file) {
   using enum MemoryRate::Basis;
   if (file.is_part) return std::nullopt;
-  const std::optional<MemoryTraffic::Told>& told = file.memory;
+  const std::optional<MemoryTraffic::Rate>& told = file.memory;
   if (told && told->is_counted())
     return MemoryRate{.per_cpu_second = told->accesses_per_second, .basis = kCountedLoads};
   if (told && *told->samples >= kFewestObservations)

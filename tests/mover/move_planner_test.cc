@@ -157,9 +157,9 @@ TEST_F(DecideMovesTest, APieceOfWhichAPageHasMovedLatelyStays) {
 TEST_F(DecideMovesTest, HeldSpansStayAndAreCountedByTheReason) {
   rules_.capacity = PageCount(1);
   placed_ = {At(kFast, 1, 1), At(kSlow, 2, 9), At(kSlow, 3, 8)};
-  placed_[1].held = Held::kLetBe;
+  placed_[1].held = Held::kBackoff;
   const MoveDecision decision = Decide({2, 3});
-  EXPECT_EQ(decision.not_moved, NotMoved{.let_be = 1});
+  EXPECT_EQ(decision.not_moved, NotMoved{.backoff = 1});
   EXPECT_THAT(decision.moves, ElementsAre(Demotion(1, 1), Promotion(3, 8)));
   placed_[1].held = Held::kUnread;
   EXPECT_EQ(Decide({2, 3}).not_moved, NotMoved{.binding_unknown = 1});
@@ -171,7 +171,7 @@ TEST_F(DecideMovesTest, HeldSpansStayAndAreCountedByTheReason) {
   placed_[1].held = Held::kNot;
   placed_[1].binding = &bound;
   EXPECT_EQ(Decide({2, 3}).not_moved, NotMoved{.bound = 1});
-  placed_[0].held = Held::kLetBe;
+  placed_[0].held = Held::kBackoff;
   EXPECT_EQ(Decide({3}).not_moved.without_room, 1U);
 }
 
@@ -377,7 +377,7 @@ TEST_F(ThreeTiersTest, PagesBeyondALowerTiersCapacityGoDownTheColdestFirst) {
 TEST_F(ThreeTiersTest, WantedAndUnknownPagesDoNotGoFurtherDown) {
   rules_.lower_capacities = {PageCount(1)};
   placed_ = {At(kSlow, 2, 3), At(kSlow, 3, 0), At(kSlow, 4, 7)};
-  placed_[1].supposed = true;
+  placed_[1].assumed = true;
   EXPECT_THAT(Decide({2}).moves,
               ElementsAre(ToFar(kSlow, 4, 7, MoveReason::kOverCapacity), Promotion(2, 3)));
 }
@@ -428,7 +428,7 @@ TEST_F(DecideMovesTest, EveryMoveFindsRoomInTheOrderGiven) {
       const PageCount span = random() % 8 == 0 ? kHuge : PageCount(1);
       const NodeId node(static_cast<std::uint16_t>(random() % 4));
       placed_.push_back(At(node, i * 512, static_cast<double>(random() % 4000), span));
-      if (random() % 10 == 0) placed_.back().held = Held::kLetBe;
+      if (random() % 10 == 0) placed_.back().held = Held::kBackoff;
       if (random() % 2 == 0) wanted.push_back(i * 512);
       if (node.value() < 2) used += span;
       if (node.value() == 2) used_below += span;

@@ -58,7 +58,7 @@ inline std::vector<LedgerEpoch> SmallLedgerEpochs() {
                      .binding_unknown = 8,
                      .shared = 10,
                      .mapped_elsewhere = 11,
-                     .let_be = 9,
+                     .backoff = 9,
                      .cooling = 2,
                      .without_gain = 3,
                      .without_room = 4,

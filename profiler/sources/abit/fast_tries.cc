@@ -124,7 +124,7 @@ FastPage::State FastPage::Add(const FastTry& ended) {
     found_ = failed_ = 0;
     return State::kGoesOn;
   }
-  return seen_unset_ ? State::kTold : State::kDoubted;
+  return seen_unset_ ? State::kTrusted : State::kDoubted;
 }
 
 // A rung can be too short for this machine. All tries at the one before found the page, and count.
@@ -134,7 +134,7 @@ FastPage::State FastPage::Fail() {
   looks_ = found_ = before_.looks;
   time_ = before_.time;
   before_ = {};
-  return seen_unset_ ? State::kTold : State::kDoubted;
+  return seen_unset_ ? State::kTrusted : State::kDoubted;
 }
 
 }  // namespace tmprof::abit

@@ -47,7 +47,7 @@ class FastPage {
  public:
   enum class State : std::uint8_t {
     kGoesOn,
-    kTold,     // its tries are evidence
+    kTrusted,  // its tries are evidence
     kDoubted,  // it was found set at every try: its clears may have had no effect
     kGivenUp,  // too many tries at the first rung did not count
   };

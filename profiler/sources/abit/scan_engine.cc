@@ -681,7 +681,7 @@ void ScanEngine::EndFastTries(ScanTarget& target, std::span<const FastTry> tries
       case FastPage::State::kGoesOn:
         left.push_back(std::move(page));
         break;
-      case FastPage::State::kTold:
+      case FastPage::State::kTrusted:
         session.ended += is_first;
         session.seen_unset += is_first;
         RecordFastTries(page);

@@ -66,7 +66,7 @@ class FlushExperiment {
   WholeFlushTrial Run(WholeFlushTrial trial) {
     if (!AwaitRounds()) return trial;
     const std::uint32_t most_tries = trial.tries + kMostTrialTries;
-    while (trial.tries < most_tries && !IsTold(trial)) {
+    while (trial.tries < most_tries && !IsDecided(trial)) {
       std::optional<bool> all_shown;
       if (!Clear(/*flushes=*/false, all_shown)) break;
       if (all_shown) {
@@ -138,7 +138,7 @@ double ChanceOf(const WholeFlushTrial& trial) {
 
 }  // namespace
 
-bool IsTold(const WholeFlushTrial& trial) {
+bool IsDecided(const WholeFlushTrial& trial) {
   if (trial.complete < trial.flushes) return true;
   return trial.flushes >= kFlushesThatTell && ChanceOf(trial) <= kMostChance;
 }

@@ -27,7 +27,7 @@ struct WholeFlushTrial {
 
 // True if more tries change nothing. On a busy machine the child may lose its CPU, and with it the
 // translations, between each clear and its read: many controls then hide nothing.
-bool IsTold(const WholeFlushTrial& trial);
+bool IsDecided(const WholeFlushTrial& trial);
 
 // Says why flushes are not to be relied on; nullopt: they are.
 std::optional<std::string> DoubtOf(const WholeFlushTrial& trial);

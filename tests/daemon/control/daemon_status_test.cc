@@ -122,7 +122,7 @@ TEST(StatusAsJson, HasAllThatIsKnown) {
   EXPECT_EQ(json["decision"]["not_moved"]["binding_unknown"], 7);
   EXPECT_EQ(json["decision"]["not_moved"]["shared"], 9);
   EXPECT_EQ(json["decision"]["not_moved"]["mapped_elsewhere"], 10);
-  EXPECT_EQ(json["decision"]["not_moved"]["let_be"], 8);
+  EXPECT_EQ(json["decision"]["not_moved"]["backoff"], 8);
   EXPECT_EQ(json["decision"]["not_moved"]["over_quota"], 5);
   EXPECT_EQ(json["totals"]["moved"][0],
             Json({{"from_tier", 1}, {"to_tier", 2}, {"reason", "room"}, {"pages", 80}}));
@@ -190,7 +190,7 @@ TEST(StatusAsText, SaysItForPeople) {
         "redis-server",
         "4 MiB",
         "12 pages wanted in tier 1, 5 moves",
-        "1 bound, 7 binding unknown, 9 shared, 10 mapped elsewhere, 8 let be,",
+        "1 bound, 7 binding unknown, 9 shared, 10 mapped elsewhere, 8 backoff,",
         "3 without gain",
         "80 from tier 1 to 2 (room), 90 from tier 2 to 1 (wanted)\n",
         "4 EBUSY\n",

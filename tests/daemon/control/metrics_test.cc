@@ -83,7 +83,7 @@ TEST_F(MetricsTest, HasAllThatIsKnown) {
                            "tmprof_spans_not_moved{reason=\"binding_unknown\"} 7",
                            "tmprof_spans_not_moved{reason=\"shared\"} 9",
                            "tmprof_spans_not_moved{reason=\"mapped_elsewhere\"} 10",
-                           "tmprof_spans_not_moved{reason=\"let_be\"} 8"}) {
+                           "tmprof_spans_not_moved{reason=\"backoff\"} 8"}) {
     EXPECT_THAT(scraped, HasSubstr(std::string("\n") + line + "\n"));
   }
   // The second tier has no capacity of its own.

@@ -59,7 +59,7 @@ inline DaemonStatus FullStatus() {
                                                  .binding_unknown = 7,
                                                  .shared = 9,
                                                  .mapped_elsewhere = 10,
-                                                 .let_be = 8,
+                                                 .backoff = 8,
                                                  .cooling = 2,
                                                  .without_gain = 3,
                                                  .without_room = 4,

@@ -88,7 +88,7 @@ TEST_F(CandidatesTest, HasAllOfATierWithACapacityAndSupposesNothingBelowTier1) {
   Place(1, 10, 14, 1);
   Place(1, 20, 24, 2);
   EXPECT_THAT(Found(), ElementsAre("10+1=4@1", "11+1=0@1", "12+2=0@1"));
-  EXPECT_THAT(found_.supposed, ElementsAre(0, 0, 1));
+  EXPECT_THAT(found_.assumed, ElementsAre(0, 0, 1));
 }
 
 // Two pages that were looked at, 4 and 0 hot, and one that was sampled, too.
@@ -100,7 +100,7 @@ TEST_F(CandidatesTest, SupposesOfWhatNobodyLookedAtThatItIsLikeTheRest) {
   Place(1, 20, 30, 1);
   EXPECT_THAT(Found(),
               ElementsAre("8+2=4@0", "10+1=4@0", "11+1=2@0", "12+1=0@0", "13+1=50@0", "14+1=2@0"));
-  EXPECT_THAT(found_.supposed, ElementsAre(1, 0, 1, 0, 0, 1));
+  EXPECT_THAT(found_.assumed, ElementsAre(1, 0, 1, 0, 0, 1));
 }
 
 // Samples of long ago fade, and are never quite gone.
@@ -118,7 +118,7 @@ TEST_F(CandidatesTest, ARowWithoutLooksIsNotLookedAt) {
   table_.evidence[0].looks = 1;
   Place(1, 10, 12, 0);
   EXPECT_THAT(Found(), ElementsAre("10+1=4@0", "11+1=4@0"));
-  EXPECT_THAT(found_.supposed, ElementsAre(0, 1));
+  EXPECT_THAT(found_.assumed, ElementsAre(0, 1));
 }
 
 TEST_F(CandidatesTest, SupposesByOthersOfATargetThatNobodyHasLookedAtYet) {
@@ -133,7 +133,7 @@ TEST_F(CandidatesTest, JoinsColdPagesThatWereLookedAtIntoOnePiece) {
   for (Evidence& evidence : table_.evidence) evidence.looks = 1;
   Place(1, 8, 20, 0);
   EXPECT_THAT(Found(), ElementsAre("8+2=0@0", "10+6=0@0", "16+1=0@0", "17+1=0@0", "18+2=0@0"));
-  EXPECT_THAT(found_.supposed, ElementsAre(1, 0, 1, 0, 1));
+  EXPECT_THAT(found_.assumed, ElementsAre(1, 0, 1, 0, 1));
 }
 
 TEST_F(CandidatesTest, SupposesNothingWhereNobodyLooks) {
@@ -141,7 +141,7 @@ TEST_F(CandidatesTest, SupposesNothingWhereNobodyLooks) {
   table_.evidence[0].load_samples = 1;
   Place(1, 8, 11, 0);
   EXPECT_THAT(Found(), ElementsAre("8+2=0@0", "10+1=4@0"));
-  EXPECT_THAT(found_.supposed, ElementsAre(0, 0));
+  EXPECT_THAT(found_.assumed, ElementsAre(0, 0));
 }
 
 TEST_F(CandidatesTest, SupposesOfAHugePageThatNobodyLookedAt) {
@@ -149,7 +149,7 @@ TEST_F(CandidatesTest, SupposesOfAHugePageThatNobodyLookedAt) {
   table_.evidence[0].looks = 1;
   Place(1, 512, 1536, 0, 512);
   EXPECT_THAT(Found(), ElementsAre("512+512=512@0", "1024+512=512@0"));
-  EXPECT_THAT(found_.supposed, ElementsAre(0, 1));
+  EXPECT_THAT(found_.assumed, ElementsAre(0, 1));
 }
 
 TEST_F(CandidatesTest, HasWhatNobodyAccessesInTier1Only) {

@@ -460,7 +460,7 @@ TEST_F(PlacerTest, LetsBeWhatTheKernelRefuses) {
   placer.Learn(refused, next_epoch_);
   const PlacementDecision next = Decide(placer, Epoch({{5, 10}}));
   EXPECT_THAT(next.moves, IsEmpty());
-  EXPECT_EQ(next.not_moved, NotMoved{.let_be = 1});
+  EXPECT_EQ(next.not_moved, NotMoved{.backoff = 1});
 }
 
 TEST_F(PlacerTest, LeavesWhatNobodyKnowsTheBindingOf) {
@@ -508,7 +508,7 @@ TEST_F(PlacerTest, SendsAwayWhatNobodyLookedAtOnlyForMore) {
     }
     Placer placer(options_, memory_, cpu_clock_);
     const PlacementDecision decision = Decide(placer, epoch);
-    EXPECT_EQ(decision.hit_ratio, 0.0) << "what is supposed is left out";
+    EXPECT_EQ(decision.hit_ratio, 0.0) << "what is assumed is left out";
     EXPECT_EQ(decision.looked_at, 0.5);
     EXPECT_EQ(decision.moves.empty(), references == 1);
     if (references == 1) continue;

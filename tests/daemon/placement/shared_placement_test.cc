@@ -285,7 +285,7 @@ TEST_F(SharedPlacementTest, AFileMappedTwiceByOneTargetMovesOnce) {
   EXPECT_THAT(Decide({{Key(1, 2003), 4}}).moves, IsEmpty());
 }
 
-TEST_F(SharedPlacementTest, APageThatADryRunSupposedToMoveIsJointAfterwards) {
+TEST_F(SharedPlacementTest, APageThatADryRunAssumedToMoveIsJointAfterwards) {
   options_.dry_run = true;
   Touch(1, 1000, 3);
   Touch(2, 5000, 3);
@@ -401,7 +401,7 @@ TEST_F(SharedPlacementTest, APageIsTakenOverByTheMapperThatUsesItOnceItsOwnerHas
   Play(after);
 }
 
-TEST_F(SharedPlacementTest, TheNextOwnerTakesOverWhatIsLetBeWhereTheOwnerUnmaps) {
+TEST_F(SharedPlacementTest, TheNextOwnerTakesOverWhatIsInBackoffWhereTheOwnerUnmaps) {
   Touch(1, 1000, 3);
   Touch(2, 5000, 3);
   const PlacementDecision first = Decide({{Key(1, 1003), 3}, {Key(2, 5003), 3}});
@@ -410,7 +410,7 @@ TEST_F(SharedPlacementTest, TheNextOwnerTakesOverWhatIsLetBeWhereTheOwnerUnmaps)
   Unmap(1);
   const PlacementDecision next = Decide({{Key(2, 5003), 3}});
   EXPECT_THAT(next.moves, IsEmpty());
-  EXPECT_EQ(next.not_moved, NotMoved{.let_be = 1});
+  EXPECT_EQ(next.not_moved, NotMoved{.backoff = 1});
 }
 
 TEST_F(SharedPlacementTest, TheOwnerStaysWhoeverElseUsesThePage) {
@@ -467,7 +467,7 @@ TEST_F(SharedPlacementTest, APageThatOnlyOutsidersShareStaysOnceTheOtherTargetEx
   EXPECT_THAT(Decide(hot).moves, IsEmpty());
 }
 
-TEST_F(SharedPlacementTest, APageThatADryRunSupposedToMoveIsNotJointOnceTheOtherTargetExits) {
+TEST_F(SharedPlacementTest, APageThatADryRunAssumedToMoveIsNotJointOnceTheOtherTargetExits) {
   options_.dry_run = true;
   Touch(1, 1000, 3);
   Touch(2, 5000, 3);
@@ -527,7 +527,7 @@ TEST_F(SharedPlacementTest, APageThatOthersKeepMappingIsTriedEverMoreRarely) {
 }
 
 // A forked child has it, too, and no mapping shows it.
-TEST_F(SharedPlacementTest, APrivatePageThatIsMappedElsewhereIsLetBeAndCountedByItself) {
+TEST_F(SharedPlacementTest, APrivatePageThatIsMappedElsewhereIsInBackoffAndCountedByItself) {
   const std::map<PageKey, std::uint32_t> hot{{Key(1, kPrivate), 3}};
   const PlacementDecision first = Decide(hot);
   ASSERT_THAT(first.moves, SizeIs(1));

@@ -552,7 +552,7 @@ TEST(FastPage, IsToldByTheRungBeforeOneThatNeverCounts) {
   EXPECT_EQ(page.earlier_time(), microseconds(148));
   FastPage::State state = FastPage::State::kGoesOn;
   for (int i = 0; i < 8; ++i) state = add(false, nanoseconds(0));
-  EXPECT_EQ(state, FastPage::State::kTold);
+  EXPECT_EQ(state, FastPage::State::kTrusted);
   EXPECT_EQ(page.looks(), 2u);
   EXPECT_EQ(page.found(), 2u);
   EXPECT_EQ(page.time(), microseconds(28));

@@ -31,12 +31,12 @@ TEST(WholeFlushTrial, IsPassedOnABusyMachineByAsManyMoreFlushes) {
 }
 
 TEST(WholeFlushTrial, GoesOnUntilItTells) {
-  EXPECT_FALSE(IsTold({.tries = 7, .flushes = 7, .complete = 7, .controls = 7, .hidden = 7}));
-  EXPECT_TRUE(IsTold({.tries = 8, .flushes = 8, .complete = 8, .controls = 8, .hidden = 8}));
-  EXPECT_FALSE(IsTold({.tries = 8, .flushes = 8, .complete = 8, .controls = 8}));
-  EXPECT_FALSE(IsTold({.tries = 64, .flushes = 8, .complete = 8, .controls = 64, .hidden = 8}));
-  EXPECT_TRUE(IsTold({.tries = 64, .flushes = 50, .complete = 50, .controls = 64, .hidden = 8}));
-  EXPECT_TRUE(IsTold({.tries = 2, .flushes = 2, .complete = 1, .controls = 2}));
+  EXPECT_FALSE(IsDecided({.tries = 7, .flushes = 7, .complete = 7, .controls = 7, .hidden = 7}));
+  EXPECT_TRUE(IsDecided({.tries = 8, .flushes = 8, .complete = 8, .controls = 8, .hidden = 8}));
+  EXPECT_FALSE(IsDecided({.tries = 8, .flushes = 8, .complete = 8, .controls = 8}));
+  EXPECT_FALSE(IsDecided({.tries = 64, .flushes = 8, .complete = 8, .controls = 64, .hidden = 8}));
+  EXPECT_TRUE(IsDecided({.tries = 64, .flushes = 50, .complete = 50, .controls = 64, .hidden = 8}));
+  EXPECT_TRUE(IsDecided({.tries = 2, .flushes = 2, .complete = 1, .controls = 2}));
 }
 
 TEST(WholeFlushTrial, IsFailedByOneFlushThatLeftATranslation) {

@@ -54,20 +54,21 @@ LedgerEpoch EpochOf(std::uint64_t index, std::vector<MoveOutcome> moves) {
   return epoch;
 }
 
-TEST(MovesTest, TellsWhatIsBoundFromWhatIsLetBeOrUnknown) {
+TEST(MovesTest, TellsWhatIsBoundFromWhatIsInBackoffOrUnknown) {
   std::vector<LedgerEpoch> epochs{EpochOf(0, {}), EpochOf(1, {})};
   epochs[0].not_moved = {
-      .bound = 1, .binding_unknown = 20, .shared = 2, .mapped_elsewhere = 3, .let_be = 300};
+      .bound = 1, .binding_unknown = 20, .shared = 2, .mapped_elsewhere = 3, .backoff = 300};
   epochs[1].not_moved = {
-      .bound = 4, .binding_unknown = 50, .shared = 30, .mapped_elsewhere = 40, .let_be = 600};
+      .bound = 4, .binding_unknown = 50, .shared = 30, .mapped_elsewhere = 40, .backoff = 600};
   const MovesSummary summary = SummaryOf(epochs);
-  EXPECT_EQ(
-      summary.not_moved,
-      (NotMoved{
-          .bound = 5, .binding_unknown = 70, .shared = 32, .mapped_elsewhere = 43, .let_be = 900}));
+  EXPECT_EQ(summary.not_moved, (NotMoved{.bound = 5,
+                                         .binding_unknown = 70,
+                                         .shared = 32,
+                                         .mapped_elsewhere = 43,
+                                         .backoff = 900}));
   EXPECT_THAT(
       MovesText(summary),
-      HasSubstr("bound 5, binding unknown 70, shared 32, mapped elsewhere 43, let be 900,"));
+      HasSubstr("bound 5, binding unknown 70, shared 32, mapped elsewhere 43, backoff 900,"));
 }
 
 MoveOutcome Promotion(std::uint64_t vpn, double score) {
@@ -148,10 +149,10 @@ TEST(MovesTest, ScoresThatAreNoAccessesTellNoTime) {
 TEST(MovesTest, TheTimeOfMovingIsUnknownInADryRun) {
   LedgerInfo info = SmallLedgerInfo();
   info.dry_run = true;
-  MoveOutcome supposed = Promotion(1, 2);
-  supposed.error = ECANCELED;
-  supposed.attempts = 0;
-  const MovesSummary summary = SummaryOf({EpochOf(0, {supposed})}, {}, info);
+  MoveOutcome assumed = Promotion(1, 2);
+  assumed.error = ECANCELED;
+  assumed.attempts = 0;
+  const MovesSummary summary = SummaryOf({EpochOf(0, {assumed})}, {}, info);
   EXPECT_THAT(MovesText(summary), HasSubstr("moving took unknown"));
   EXPECT_TRUE(nlohmann::json::parse(MovesJson(summary))["memory_time"]["moving_s"].is_null());
 }

@@ -92,7 +92,7 @@ class Kinds(Scenario):
         self.assertLessEqual(set(moves["failures"]), {errno.errorcode[number] for number in
                                                       (errno.EBUSY, errno.EAGAIN, errno.ENOENT)})
         # 16 pinned pages, and three attempts at each of their moves, which are decided ever more rarely: eight times
-        # in the first 60 epochs, and once in 60 from then on (kEpochsLetBe of placer.cc).
+        # in the first 60 epochs, and once in 60 from then on (kBackoffEpochs of placer.cc).
         self.assertLessEqual(moves["retries"], 2 * moves["failed"])
         self.assertGreaterEqual(moves["epochs"], 24)
         self.assertLessEqual(moves["failed"], 16 * (8 + moves["epochs"] // 60))

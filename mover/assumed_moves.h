@@ -16,10 +16,10 @@ namespace tmprof {
 
 // Pages of simulated moves are at their destinations while they are in memory at all. All other
 // pages are where `real` says.
-class SupposedMoves final : public PageLocator {
+class AssumedMoves final : public PageLocator {
  public:
   // `real` must outlive it.
-  explicit SupposedMoves(PageLocator& real) : real_(&real) {}
+  explicit AssumedMoves(PageLocator& real) : real_(&real) {}
 
   Result<std::vector<PlacedRun>> Locate(Pid pid, VpnRange range,
                                         std::span<const VpnRange> joint) override;

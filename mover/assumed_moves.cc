@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mover/supposed_moves.h"
+#include "mover/assumed_moves.h"
 
 #include <algorithm>
 #include <iterator>
@@ -31,8 +31,8 @@ Vpn EndOfLeaf(Vpn vpn, PageCount leaf) {
 
 }  // namespace
 
-Result<std::vector<PlacedRun>> SupposedMoves::Locate(Pid pid, VpnRange range,
-                                                     std::span<const VpnRange> joint) {
+Result<std::vector<PlacedRun>> AssumedMoves::Locate(Pid pid, VpnRange range,
+                                                    std::span<const VpnRange> joint) {
   auto real = real_->Locate(pid, range, joint);
   const auto known = ids_.find(pid);
   if (!real || known == ids_.end()) return real;
@@ -46,12 +46,12 @@ Result<std::vector<PlacedRun>> SupposedMoves::Locate(Pid pid, VpnRange range,
   }
   if (to.empty()) return real;
   // A leaf is where its first page is.
-  std::vector<PlacedRun> supposed;
-  const auto add = [&supposed](PlacedRun run, Vpn start, Vpn end, NodeId node) {
+  std::vector<PlacedRun> assumed;
+  const auto add = [&assumed](PlacedRun run, Vpn start, Vpn end, NodeId node) {
     if (start >= end) return;
     run.pages = {start, end};
     run.node = node;
-    supposed.push_back(run);
+    assumed.push_back(run);
   };
   auto next = to.begin();
   for (const PlacedRun& run : *real) {
@@ -66,10 +66,10 @@ Result<std::vector<PlacedRun>> SupposedMoves::Locate(Pid pid, VpnRange range,
     }
     add(run, done, run.pages.end, run.node);
   }
-  return supposed;
+  return assumed;
 }
 
-void SupposedMoves::Follow(std::span<const SurveyedTarget> targets) {
+void AssumedMoves::Follow(std::span<const SurveyedTarget> targets) {
   for (const auto& [pid, id] : ids_) {
     const auto stays = std::ranges::lower_bound(targets, id, {}, &SurveyedTarget::id);
     if (stays != targets.end() && stays->id == id) continue;
@@ -84,13 +84,13 @@ void SupposedMoves::Follow(std::span<const SurveyedTarget> targets) {
   }
 }
 
-void SupposedMoves::Rename(std::span<const Renamed> pages) {
+void AssumedMoves::Rename(std::span<const Renamed> pages) {
   moved_.to.Rename(pages);
   moved_.from.Rename(pages);
 }
 
-void SupposedMoves::Suppose(TargetId target, VpnRange pages, NodeId from, NodeId to,
-                            PageCount leaf) {
+void AssumedMoves::Suppose(TargetId target, VpnRange pages, NodeId from, NodeId to,
+                           PageCount leaf) {
   // Pages that were moved before in the simulation were never really on `from`.
   std::vector<PlacedRun> origins;
   Vpn done = pages.start;
@@ -106,13 +106,13 @@ void SupposedMoves::Suppose(TargetId target, VpnRange pages, NodeId from, NodeId
   moved_.to.Learn(target, pages, std::vector{PlacedRun{pages, to, leaf}});
 }
 
-std::vector<TargetId> SupposedMoves::Targets() const {
+std::vector<TargetId> AssumedMoves::Targets() const {
   std::vector<TargetId> targets;
   for (const auto& [pid, id] : ids_) targets.push_back(id);
   return targets;
 }
 
-void SupposedMoves::Undo(PlacementMap& map) {
+void AssumedMoves::Undo(PlacementMap& map) {
   for (const TargetId target : Targets()) {
     for (const auto& [start, run] : moved_.from.RunsOf(target)) {
       std::vector<PlacedRun> known = map.Within(target, run.pages);
@@ -123,7 +123,7 @@ void SupposedMoves::Undo(PlacementMap& map) {
   moved_ = {};
 }
 
-std::int64_t SupposedMoves::PagesGained(NodeId node) const {
+std::int64_t AssumedMoves::PagesGained(NodeId node) const {
   std::int64_t gained = 0;
   for (const TargetId target : Targets()) {
     for (const auto& [start, run] : moved_.from.RunsOf(target)) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mover/supposed_moves.h"
+#include "mover/assumed_moves.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace tmprof {
-namespace supposed_moves_test {
+namespace assumed_moves_test {
 
 using ::testing::ElementsAre;
 
@@ -32,19 +32,19 @@ class FakeLocator final : public PageLocator {
   std::vector<PlacedRun> runs;
 };
 
-class SupposedMovesTest : public testing::Test {
+class AssumedMovesTest : public testing::Test {
  protected:
-  SupposedMovesTest() { Follow({Pages(0, 10'000)}); }
+  AssumedMovesTest() { Follow({Pages(0, 10'000)}); }
   void Follow(std::vector<VpnRange> mapped) {
     moves_.Follow(std::vector<SurveyedTarget>{{kTarget, kPid, std::move(mapped)}});
   }
   std::vector<PlacedRun> Located() { return moves_.Locate(kPid, Pages(0, 10'000), {}).value(); }
 
   FakeLocator real_;
-  SupposedMoves moves_{real_};
+  AssumedMoves moves_{real_};
 };
 
-TEST_F(SupposedMovesTest, PagesAreWhereTheyWereSupposedToGo) {
+TEST_F(AssumedMovesTest, PagesAreWhereTheyWereAssumedToGo) {
   real_.runs = {Placed(100, 200, kSlow)};
   EXPECT_EQ(Located(), real_.runs);
   moves_.Suppose(kTarget, Pages(120, 130), kSlow, kFast, PageCount(1));
@@ -56,14 +56,14 @@ TEST_F(SupposedMovesTest, PagesAreWhereTheyWereSupposedToGo) {
   EXPECT_EQ(moves_.PagesGained(kFast), -11);
 }
 
-TEST_F(SupposedMovesTest, PagesThatWouldHaveGoneBackGainNoRoom) {
+TEST_F(AssumedMovesTest, PagesThatWouldHaveGoneBackGainNoRoom) {
   real_.runs = {Placed(100, 200, kSlow)};
   moves_.Suppose(kTarget, Pages(120, 130), kSlow, kFast, PageCount(1));
   moves_.Suppose(kTarget, Pages(115, 125), kFast, kSlow, PageCount(1));
   EXPECT_EQ(moves_.PagesGained(kFast), 0) << "5 from slow, 5 that were on fast before all";
 }
 
-TEST_F(SupposedMovesTest, HugePagesAreInOnePlace) {
+TEST_F(AssumedMovesTest, HugePagesAreInOnePlace) {
   real_.runs = {Placed(512, 2048, kSlow, kHuge)};
   moves_.Suppose(kTarget, Pages(1024, 1536), kSlow, kFast, kHuge);
   EXPECT_THAT(Located(),
@@ -71,7 +71,7 @@ TEST_F(SupposedMovesTest, HugePagesAreInOnePlace) {
                           Placed(1536, 2048, kSlow, kHuge)));
 }
 
-TEST_F(SupposedMovesTest, PagesThatHaveLeftMemoryAreWhereTheyComeBack) {
+TEST_F(AssumedMovesTest, PagesThatHaveLeftMemoryAreWhereTheyComeBack) {
   real_.runs = {Placed(100, 200, kSlow)};
   moves_.Suppose(kTarget, Pages(120, 130), kSlow, kFast, PageCount(1));
   real_.runs = {Placed(100, 125, kSlow)};
@@ -82,7 +82,7 @@ TEST_F(SupposedMovesTest, PagesThatHaveLeftMemoryAreWhereTheyComeBack) {
                                      Placed(125, 200, kSlow)));
 }
 
-TEST_F(SupposedMovesTest, ForgetsWhatIsMappedNoMoreAndTargetsThatAreGone) {
+TEST_F(AssumedMovesTest, ForgetsWhatIsMappedNoMoreAndTargetsThatAreGone) {
   moves_.Suppose(kTarget, Pages(120, 130), kSlow, kFast, PageCount(1));
   Follow({Pages(0, 122)});
   EXPECT_EQ(moves_.PagesGained(kSlow), 2);
@@ -91,7 +91,7 @@ TEST_F(SupposedMovesTest, ForgetsWhatIsMappedNoMoreAndTargetsThatAreGone) {
   EXPECT_EQ(moves_.PagesGained(kSlow), 0);
 }
 
-TEST_F(SupposedMovesTest, UndoneAllAreWhereTheyReallyAre) {
+TEST_F(AssumedMovesTest, UndoneAllAreWhereTheyReallyAre) {
   real_.runs = {Placed(100, 200, kSlow)};
   PlacementMap map;
   moves_.Suppose(kTarget, Pages(120, 130), kSlow, kFast, PageCount(1));
@@ -102,7 +102,7 @@ TEST_F(SupposedMovesTest, UndoneAllAreWhereTheyReallyAre) {
   EXPECT_EQ(Located(), real_.runs);
 }
 
-TEST_F(SupposedMovesTest, UndoingPlacesNoPageThatTheMapHasForgotten) {
+TEST_F(AssumedMovesTest, UndoingPlacesNoPageThatTheMapHasForgotten) {
   real_.runs = {Placed(100, 200, kSlow)};
   PlacementMap map;
   moves_.Suppose(kTarget, Pages(120, 130), kSlow, kFast, PageCount(1));
@@ -113,7 +113,7 @@ TEST_F(SupposedMovesTest, UndoingPlacesNoPageThatTheMapHasForgotten) {
   EXPECT_EQ(map.Find({kTarget, Vpn(125)}), std::nullopt);
 }
 
-TEST_F(SupposedMovesTest, MovesGoWithPagesToNewAddresses) {
+TEST_F(AssumedMovesTest, MovesGoWithPagesToNewAddresses) {
   moves_.Suppose(kTarget, Pages(120, 130), kSlow, kFast, PageCount(1));
   moves_.Rename(
       std::vector<Renamed>{{{kTarget, Vpn(125)}, PageKey{kTarget, Vpn(300)}, PageCount(5)}});
@@ -124,5 +124,5 @@ TEST_F(SupposedMovesTest, MovesGoWithPagesToNewAddresses) {
   EXPECT_EQ(moves_.PagesGained(kSlow), 10);
 }
 
-}  // namespace supposed_moves_test
+}  // namespace assumed_moves_test
 }  // namespace tmprof
