@@ -87,10 +87,9 @@ RankBasis KnownEvidence::BasisFor(RankWeight weight, RankModel model, RankUse us
                            .memory_samples_alone = samples_ && !bits_ &&
                                                    SamplesAreOfMemoryAlone() && with_accesses_ == 0,
                            .accesses = Best()};
-  // Accesses to memory cannot be estimated without rates.
-  if (!evidence.memory && !evidence.misses && !evidence.memory_samples_alone && epochs_ > 0 &&
-      model == RankModel::kRate) {
-    evidence.why_no_memory = WhyMemoryIsNotTold();
+  if (!evidence.memory && !evidence.misses && !evidence.memory_samples_alone && epochs_ > 0) {
+    evidence.why_no_memory =
+        model == RankModel::kRate ? WhyMemoryIsNotTold() : "rank model sum estimates no rates";
   }
   return BasisOf(weight, evidence, use);
 }

@@ -40,8 +40,7 @@ struct RankChoice {
 struct RankBasis {
   RankSource source = RankSource::kCombined;
   RankWeight weight = RankWeight::kAccesses;
-  // Reason for which `weight` is not the one that was asked for; empty: it is, or the rank model
-  // estimates no rates.
+  // Reason for which `weight` is not the one that was asked for; empty: it is.
   std::string why_not{};
 };
 
@@ -52,7 +51,7 @@ struct TellingEvidence {
   // All samples are of accesses to memory, and no accessed bits were read.
   bool memory_samples_alone = false;
   RankSource accesses = RankSource::kCombined;  // the best evidence of all accesses
-  // Set unless one of the first three is, or the rank model estimates no rates.
+  // Set unless one of the first three is.
   std::string why_no_memory{};
 };
 

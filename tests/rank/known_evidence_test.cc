@@ -163,7 +163,7 @@ TEST(KnownEvidence, AWeightThatIsNotToldGivesWayToAllAccessesAndSaysWhy) {
   KnownEvidence few;
   few.Look(EpochSampled(SampleSubject::kMemory, 1, 29));
   EXPECT_THAT(Chosen(few, {})->why_not, HasSubstr("fewer than 30 samples"));
-  EXPECT_EQ(Chosen(few, {}, RankModel::kSum)->why_not, "") << "sums count what was seen";
+  EXPECT_EQ(Chosen(few, {}, RankModel::kSum)->why_not, "rank model sum estimates no rates");
   EXPECT_EQ(Chosen(few, {.weight = RankWeight::kAccesses})->why_not, "") << "as asked for";
 }
 

@@ -87,18 +87,21 @@ TEST(CdfTest, HasNoCurveForASourceWithoutAScore) {
 }
 
 TEST(CdfTest, IsATableWithBarsInText) {
-  EXPECT_EQ(CdfText(*MakeCdf(EightPages(), kSum), 64),
-            "share of the accesses that the hottest pages hold, by accesses (references); "
-            "footprint 8 pages (32 KiB)\n"
-            "hottest  pages  references %  samples %  combined %  references\n"
-            "    1 %      0         3.2 %    unknown       3.2 %  |        |\n"
-            "    2 %      0         6.4 %    unknown       6.4 %  |#       |\n"
-            "    5 %      0          16 %    unknown        16 %  |#       |\n"
-            "   10 %      1          32 %    unknown        32 %  |###     |\n"
-            " 12.5 %      1          40 %    unknown        40 %  |###     |\n"
-            "   25 %      2          60 %    unknown        60 %  |#####   |\n"
-            "   50 %      4          80 %    unknown        80 %  |######  |\n"
-            "  100 %      8         100 %    unknown       100 %  |########|\n");
+  EXPECT_EQ(
+      CdfText(*MakeCdf(EightPages(), kSum), 64),
+      "share of the accesses that the hottest pages hold, by accesses (references); "
+      "footprint 8 pages (32 KiB)\n"
+      "hottest  pages  references %  samples %  combined %  references\n"
+      "    1 %      0         3.2 %    unknown       3.2 %  |        |\n"
+      "    2 %      0         6.4 %    unknown       6.4 %  |#       |\n"
+      "    5 %      0          16 %    unknown        16 %  |#       |\n"
+      "   10 %      1          32 %    unknown        32 %  |###     |\n"
+      " 12.5 %      1          40 %    unknown        40 %  |###     |\n"
+      "   25 %      2          60 %    unknown        60 %  |#####   |\n"
+      "   50 %      4          80 %    unknown        80 %  |######  |\n"
+      "  100 %      8         100 %    unknown       100 %  |########|\n"
+      "note: all accesses count because those to memory are unknown: rank model sum estimates "
+      "no rates\n");
 }
 
 TEST(CdfTest, DrawsCurvesInsideItsFrame) {

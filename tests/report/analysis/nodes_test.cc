@@ -47,13 +47,16 @@ TEST(NodesTest, SharesOutTheScoreByEpochAndInAll) {
 }
 
 TEST(NodesTest, IsATableInText) {
-  EXPECT_EQ(NodesText(*MakeNodes(TwoNodes(), kSum)),
-            "share of the references + samples by the NUMA node that held the page, by accesses "
-            "(combined)\n"
-            "epoch  seconds  references + samples  node 0  node 1  node unknown\n"
-            "    0      1.0                     4  75.0 %  25.0 %         0.0 %\n"
-            "    1      1.0                     4   0.0 %  50.0 %        50.0 %\n"
-            "  all      2.0                     8  37.5 %  37.5 %        25.0 %\n");
+  EXPECT_EQ(
+      NodesText(*MakeNodes(TwoNodes(), kSum)),
+      "share of the references + samples by the NUMA node that held the page, by accesses "
+      "(combined)\n"
+      "epoch  seconds  references + samples  node 0  node 1  node unknown\n"
+      "    0      1.0                     4  75.0 %  25.0 %         0.0 %\n"
+      "    1      1.0                     4   0.0 %  50.0 %        50.0 %\n"
+      "  all      2.0                     8  37.5 %  37.5 %        25.0 %\n"
+      "note: all accesses count because those to memory are unknown: rank model sum estimates "
+      "no rates\n");
 }
 
 // Page 1 is looked at in every other epoch, and moves; page 2 is resolved in the last one only.
