@@ -82,10 +82,13 @@ constexpr nanoseconds kLeastBlur = kIdlePace;  // per thread; to wake up takes p
 constexpr nanoseconds kMostBlur = 2 * kSlice;  // above, the target had slept
 constexpr std::uint32_t kBlurredPart = 16;     // fewer are the hot ones alone
 constexpr std::uint32_t kTurnsAgain = 2;       // the price of a visit is three clears at most
-// Fast tries take this part of what a target is charged: what they take is missing where all pages
-// are ranked. They come at random moments of its CPU time, as an access is likely to be followed by
-// others, and keep the scanner from its reads for so long.
+// Fast tries take a part of what a target is charged, and what they take is missing where all pages
+// are ranked. The part begins with kFastPart and grows by as much with each rotation that is over:
+// one more visit of each page then tells less, and few very hot pages may have a large part of all
+// accesses. Tries come at random moments of the target's CPU time, as an access is likely to be
+// followed by others, and keep the scanner from its reads for so long.
 constexpr double kFastPart = 1.0 / 16;
+constexpr double kMostFastPart = 1.0 / 4;
 constexpr double kFastPartOfOwn = 0.25;  // part of the scanner's own CPU time
 constexpr nanoseconds kLeastFastPause = milliseconds(1);
 constexpr nanoseconds kMostFastPause = milliseconds(8);
@@ -458,13 +461,19 @@ bool ScanEngine::IsItsTurn(ScanTarget& target, MonotonicTime now) {
 
 // ------------------------------------------------------------------------------------- fast tries
 
+// Returns the part of the charge to a target that fast tries may take by now.
+double FastPartOf(const ScanTarget& target) {
+  return std::min(kMostFastPart, kFastPart * static_cast<double>(target.rotation -
+                                                                 ScanTarget::kFirstRotation + 1));
+}
+
 // A try costs far more than a bit of a block that is cleared whole.
 bool ScanEngine::MayTryFast(const ScanTarget& target, MonotonicTime now) const {
   // A shorter stay on a CPU hardly ever holds a whole try.
   const bool stays = target.pace.stay() >= 2 * kFastRungs[0];
   return target.watched() && stays && !pressure_.standing() && now >= target.refused_until &&
          static_cast<double>(target.fast.charged_ns) <
-             kFastPart * static_cast<double>(target.charged_ns);
+             FastPartOf(target) * static_cast<double>(target.charged_ns);
 }
 
 nanoseconds ScanEngine::RandomPause(nanoseconds least, nanoseconds most) {

@@ -442,6 +442,7 @@ class FastTriesTest : public ScanEngineTest {
     harvest_ = engine_->TakeEpoch();
     for (const NamedCount& detail : harvest_.details) details_[detail.name] += detail.count;
     clears_ += harvest_.counts.clears;
+    rotations_ += harvest_.counts.rotations;
     charged_ += 1e-9 * static_cast<double>(harvest_.counts.cost_ns);
     for (const BlockEvidence& block : harvest_.evidence) {
       const SimulatedProcess& process = *processes_[block.target.value()];
@@ -509,6 +510,7 @@ class FastTriesTest : public ScanEngineTest {
   std::map<double, std::vector<UnitRecord>> units_;  // key: rate
   std::map<std::string, std::uint64_t> details_;
   std::uint64_t clears_ = 0;
+  std::uint64_t rotations_ = 0;
   double charged_ = 0;  // seconds
 };
 
@@ -697,6 +699,29 @@ TEST_F(FastTriesTest, AddFewClearsAndKeepTheBudget) {
   EXPECT_GT(details_["fast_clears"], 0);
   // 20 s, and what is lent for the first visit.
   EXPECT_LT(charged_, 0.1 * (20 + 5) + 0.01);
+}
+
+// The part of all charges that is for tries, after 20 s of a program of so many tables.
+TEST_F(FastTriesTest, TakeALargerPartOnceAllPagesWereVisited) {
+  const auto part_of = [&](std::size_t tables) {
+    kernel_.processes.clear();
+    processes_.clear();
+    details_.clear();
+    charged_ = 0;
+    std::vector<double> rates(tables * kTable);
+    for (std::size_t i = 0; i < rates.size(); ++i) rates[i] = i % 2 == 0 ? 10 : 40'000;
+    Add(rates, PageCount(1), kStart).duty = kBusy;
+    options_.overhead_share = 0.001;
+    Scan(kBusy);
+    return 1e-9 * (1'000 + 250) * static_cast<double>(details_["fast_clears"]) / charged_;
+  };
+  const double visited_once = part_of(400);
+  EXPECT_EQ(rotations_, 0) << "the first pass is over";
+  EXPECT_GT(visited_once, 0.04);
+  EXPECT_LT(visited_once, 1.0 / 16 + 0.01);
+  const double visited_often = part_of(4);
+  EXPECT_GT(visited_often, 0.15);
+  EXPECT_LT(visited_often, 1.0 / 4 + 0.01);
 }
 
 TEST_F(FastTriesTest, AreNotMadeOfPagesThatTheClearSkips) {
