@@ -176,7 +176,8 @@ struct FastSession {
   std::vector<Fastest> fastest;                  // to be tried again in later sessions
   std::vector<Page> pages;                       // those of the session under way, ascending
   std::optional<std::chrono::nanoseconds> next;  // CPU time of the target
-  std::uint64_t charged_ns = 0;                  // for all sessions
+  std::uint64_t charged_ns = 0;                  // for all sessions, as are the tries
+  std::uint64_t tries = 0;
   // Pages whose tries came to an end, and those of them that a clear left unset.
   std::uint64_t ended = 0;
   std::uint64_t seen_unset = 0;

@@ -701,9 +701,9 @@ TEST_F(FastTriesTest, AddFewClearsAndKeepTheBudget) {
   EXPECT_LT(charged_, 0.1 * (20 + 5) + 0.01);
 }
 
-// The part of all charges that is for tries, after 20 s of a program of so many tables.
-TEST_F(FastTriesTest, TakeALargerPartOnceAllPagesWereVisited) {
-  const auto part_of = [&](std::size_t tables) {
+TEST_F(FastTriesTest, TakeALargerPartOnceAllPagesWereVisitedUntilTheyAreEnough) {
+  // The part of all charges that is for tries, after 20 s of a program of so many tables.
+  const auto part_of = [&](std::size_t tables, double overhead_share) {
     kernel_.processes.clear();
     processes_.clear();
     details_.clear();
@@ -711,17 +711,21 @@ TEST_F(FastTriesTest, TakeALargerPartOnceAllPagesWereVisited) {
     std::vector<double> rates(tables * kTable);
     for (std::size_t i = 0; i < rates.size(); ++i) rates[i] = i % 2 == 0 ? 10 : 40'000;
     Add(rates, PageCount(1), kStart).duty = kBusy;
-    options_.overhead_share = 0.001;
+    options_.overhead_share = overhead_share;
     Scan(kBusy);
     return 1e-9 * (1'000 + 250) * static_cast<double>(details_["fast_clears"]) / charged_;
   };
-  const double visited_once = part_of(400);
+  const double visited_once = part_of(400, 0.001);
   EXPECT_EQ(rotations_, 0) << "the first pass is over";
   EXPECT_GT(visited_once, 0.04);
   EXPECT_LT(visited_once, 1.0 / 16 + 0.01);
-  const double visited_often = part_of(4);
+  const double visited_often = part_of(4, 0.0002);
+  EXPECT_LT(details_["fast_clears"], 1200);
   EXPECT_GT(visited_often, 0.15);
   EXPECT_LT(visited_often, 1.0 / 4 + 0.01);
+  const double tried_enough = part_of(4, 0.01);
+  EXPECT_GT(details_["fast_clears"], 1200);
+  EXPECT_LT(tried_enough, 1.0 / 16 + 0.02);
 }
 
 TEST_F(FastTriesTest, AreNotMadeOfPagesThatTheClearSkips) {
