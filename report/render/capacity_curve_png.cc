@@ -19,7 +19,7 @@ namespace tmprof {
 namespace {
 
 constexpr int kCurveWidth = 1000;
-constexpr int kCurveHeight = 740;
+constexpr int kCurveHeight = 764;
 constexpr Box kCurvePlot{.left = 100, .top = 104, .width = 860, .height = 520};
 constexpr double kCurveTitleSize = 20;
 constexpr double kCurveCaptionSize = 16;
@@ -83,8 +83,9 @@ void DrawCurveAxes(const CapacityCurve& curve, Canvas& canvas) {
     canvas.Text(kCurvePlot.left - 10, y, fmt::format("{} %", tenths * 10), kCurveTickSize, kRight);
   }
   canvas.Text(kCurvePlot.left + kCurvePlot.width / 2, kCurvePlot.bottom() + 68,
-              fmt::format("capacity of tier 1, of {} (log scale)", WholeText(curve)),
-              kCurveCaptionSize, kCentre);
+              "capacity of tier 1 (log scale)", kCurveCaptionSize, kCentre);
+  canvas.Text(kCurvePlot.left + kCurvePlot.width / 2, kCurvePlot.bottom() + 92,
+              "100 % is " + WholeText(curve), kCurveTickSize, kCentre);
   canvas.Text(28, kCurvePlot.top + kCurvePlot.height / 2,
               fmt::format("share of the {} that tier 1 serves", AccessesOf(*curve.options.by)),
               kCurveCaptionSize, kCentre, Canvas::Direction::kUpwards);
@@ -181,7 +182,7 @@ Result<std::string> CapacityCurvePng(const CapacityCurve& curve) {
                 kCentre);
   }
   if (has_gap) {
-    canvas.Text(middle, kCurvePlot.bottom() + 92, "no line: too little was seen to tell",
+    canvas.Text(middle, kCurvePlot.bottom() + 114, "no line: too little was seen to tell",
                 kCurveTickSize, kCentre);
   }
   DrawCurveLegend(curve, canvas);

@@ -192,7 +192,7 @@ void DrawColourBar(Canvas& canvas, const Heatmap& heatmap, const ValueScale& sca
     for (const double tick : BarTicks(scale)) {
       const double y = kBar.bottom() - scale.Position(tick) * kBar.height;
       canvas.Line(kBar.right(), y, kBar.right() + kTickLength, y, kInk);
-      canvas.Text(kBar.right() + kTickLength + 5, y, fmt::format("{:g}", tick), kTick, kLeft);
+      canvas.Text(kBar.right() + kTickLength + 5, y, Significant(tick), kTick, kLeft);
     }
     canvas.Text(kWidth - 36, kBar.top + kBar.height / 2,
                 heatmap.Unit() + (scale.logarithmic() ? " (log scale)" : ""), kCaption, kCentre,
