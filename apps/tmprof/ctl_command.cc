@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <memory>
 #include <string>
@@ -29,6 +32,14 @@ Status Control(const CtlOptions& options) {
   words.width = OutputWidth(options.wide);
   const Result<Json> request = RequestOf(words);
   if (!request) return Fail(request.error());
+  if (words.format == "binary") {
+    if (::isatty(STDOUT_FILENO) == 1) {
+      return Fail(BadInput("write", "binary", "standard output is a terminal",
+                           "write it to a file: > FILE"));
+    }
+    const auto answer = AskDaemonForBytes(options.socket, *request, kPatience);
+    return answer ? WriteOut(answer->bytes) : Fail(answer.error());
+  }
   const Result<Json> answer = AskDaemon(options.socket, *request, kPatience);
   if (!answer) return Fail(answer.error());
   return WriteOut(words.format == "text" ? Fitted(ReplyText(words, *answer), words.width)
@@ -42,7 +53,7 @@ void AddCtlCommand(CLI::App& app, int& exit_status) {
       app.add_subcommand("ctl", "Asks the placement daemon, and tells it what to do");
   auto options = std::make_shared<CtlOptions>();
   command->add_option("COMMAND", options->words.command, "What to ask or tell the daemon")
-      ->check(OneOf({"status", "targets", "pause", "resume", "set", "stop"}))
+      ->check(OneOf({"status", "targets", "hot", "pause", "resume", "set", "stop"}))
       ->required();
   command
       ->add_option("SETTING", options->words.settings,
@@ -51,20 +62,28 @@ void AddCtlCommand(CLI::App& app, int& exit_status) {
   command->add_option("--socket", options->socket, "The daemon's control socket")
       ->type_name("PATH")
       ->capture_default_str();
-  command->add_option("--format", options->words.format, "Format of the output")
-      ->check(OneOf({"text", "json"}))
+  command
+      ->add_option("--limit", options->words.limit,
+                   fmt::format("With hot: show so many spans, {} if it is not given; 0: all",
+                               kDefaultHotSpans))
+      ->type_name("N")
+      ->check(WholeNumber(0));
+  command->add_option("--format", options->words.format, "Format of the output; binary: with hot")
+      ->check(OneOf({"text", "json", "binary"}))
       ->capture_default_str();
   AddWide(*command, options->wide);
   command->footer(
       "Commands:\n"
       "  status  Show all that the daemon does\n"
       "  targets  Show the processes that it places\n"
+      "  hot  Show the pages that it ranks best, with error, tier and age\n"
       "  pause  Move no pages until 'resume'\n"
       "  resume  Move pages again\n"
       "  set  Change settings until the daemon ends or reads its file again (SIGHUP)\n"
       "  stop  End the daemon\n\n"
       "Examples:\n"
       "  tmprof ctl status --format json\n"
+      "  tmprof ctl hot --limit 100\n"
       "  tmprof ctl pause");
   command->callback([options, &exit_status] {
     const Status status = Control(*options);

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "base/version.h"
 #include "daemon/control/control_server.h"
 #include "daemon/control/daemon_status.h"
+#include "daemon/control/hot_requests.h"
 #include "daemon/control/log.h"
 #include "daemon/control/metrics.h"
 #include "daemon/control/service_manager.h"
@@ -33,6 +35,9 @@ constexpr std::chrono::seconds kPatience{4};
 
 // The service manager only shows it to those who ask.
 constexpr std::chrono::seconds kTellAgain{10};
+
+constexpr const char* kEnds = "the daemon ends";
+constexpr const char* kElsewhere = "the daemon answers at another socket from now on";
 
 int Fatal(const Error& error, const Log& log) {
   log(LogLevel::kError, error.Message());
@@ -54,8 +59,9 @@ class Daemon {
 
   int Run() {
     const Status ended = ServeSessions();
+    hot_.Refuse(kEnds);
     const std::scoped_lock lock(mutex_);
-    requests_.Refuse("the daemon ends");
+    requests_.Refuse(kEnds);
     return ended ? EXIT_SUCCESS : Fatal(ended.error(), Log(config_.log));
   }
 
@@ -111,8 +117,9 @@ class Daemon {
       {
         const std::scoped_lock lock(mutex_);
         requests_.Answer({});  // in case it is still read; the server's end waits for all who wait
-        requests_.Refuse("the daemon answers at another socket from now on");
+        requests_.Refuse(kElsewhere);
       }
+      hot_.Refuse(kElsewhere);
       control_ = *std::move(started);
       served_socket_ = socket;
       const std::scoped_lock lock(mutex_);
@@ -168,6 +175,7 @@ class Daemon {
     }
     KeepWatchdogQuiet();
     TellWhatItDoes();
+    hot_.Answer([&](std::size_t most) { return Hottest(session, most); });
     eventfd_t ignored = 0;
     (void)eventfd_read(wake_.get(), &ignored);
     while (const auto info = signals_.Next()) {
@@ -229,6 +237,15 @@ class Daemon {
     alive_again_ = clock_.Now() + *period / 4;
   }
 
+  Result<HotList> Hottest(PlacementSession& session, std::size_t most) {
+    auto list = session.Hottest(most);
+    if (!list) return list;
+    for (const TargetStatus& target : board_.Read().status->targets) {
+      list->processes.push_back({target.id, target.pid, target.name});
+    }
+    return list;
+  }
+
   void TellWhatItDoes() {
     if (clock_.Now() < tell_again_) return;
     tell_again_ = clock_.Now() + kTellAgain;
@@ -256,6 +273,10 @@ class Daemon {
     return {.pause = [this] { return SetPaused(true); },
             .resume = [this] { return SetPaused(false); },
             .set = [this](const std::vector<Setting>& settings) { return Set(settings); },
+            .hot =
+                [this](std::size_t most) {
+                  return hot_.Ask(most, kPatience, [this] { (void)eventfd_write(wake_.get(), 1); });
+                },
             .stop = [this]() -> Status {
               Stop();
               (void)eventfd_write(wake_.get(), 1);
@@ -266,7 +287,7 @@ class Daemon {
   void Stop() {
     const std::scoped_lock lock(mutex_);
     stop_ = true;
-    requests_.Refuse("the daemon ends");
+    requests_.Refuse(kEnds);
   }
 
   Status SetPaused(bool paused) {
@@ -311,6 +332,7 @@ class Daemon {
   std::optional<Config> next_;
   bool next_is_from_file_ = false;  // with what was set since
   SettingRequests requests_;
+  HotRequests hot_;  // has a mutex of its own
   bool stop_ = false;
   bool paused_ = false;
   PlacementSession* session_ = nullptr;  // the one that runs

@@ -251,6 +251,8 @@ void PlacementSession::Place(const EpochProfile& epoch) {
   const std::vector<NodeMemory> memory = MemoryNow();
   const std::vector<PlacedTarget> targets = placed_.Now();
   PlacementDecision decision = decider_.Decide(epoch, targets, memory);
+  decided_ = {.index = epoch.index, .length = epoch.length()};
+  ranked_by_ = decision.rank;
   EpochReport report = ReportOf(epoch, targets, memory, decision);
   report.moves_over = moves_over;
   if (!config_.placement.track_only) {
@@ -265,6 +267,23 @@ void PlacementSession::Place(const EpochProfile& epoch) {
   report.warnings = AllWarnings();
   reporter_.Publish(report);
   next_epoch_ = epoch.index + 1;
+}
+
+Result<HotList> PlacementSession::Hottest(std::size_t most) {
+  if (!decided_) {
+    return Fail(Error{.kind = ErrorKind::kRefused,
+                      .attempt = "list the hottest spans",
+                      .object = "",
+                      .reason = "no epoch has ended yet",
+                      .advice = "ask again in some seconds"});
+  }
+  return HotList{.epoch = decided_->index,
+                 .epoch_length = decided_->length,
+                 .model = config_.placement.ranker.model,
+                 .by = ranked_by_,
+                 .ranked = decider_.placer().ranked_spans(),
+                 .spans = decider_.Hottest(most),
+                 .processes = {}};
 }
 
 std::vector<NodeMemory> PlacementSession::MemoryNow() const {

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,6 +21,7 @@
 #include "base/latency_gap.h"
 #include "base/result.h"
 #include "daemon/control/daemon_status.h"
+#include "daemon/control/hot_list.h"
 #include "daemon/control/log.h"
 #include "daemon/control/status_reporter.h"
 #include "daemon/placement/decider.h"
@@ -59,6 +61,10 @@ class PlacementSession {
   // Goes on by another configuration, all that was learnt of pages kept, from within
   // `stop_requested` of Run(). What is refused leaves it as it was. Precondition: ObserveAlike().
   Status Adopt(Config config);
+
+  // Returns the spans that the last epoch's decision ranked best, without their processes' names.
+  // To be called from within `stop_requested` of Run(). An error: no epoch has ended yet.
+  Result<HotList> Hottest(std::size_t most);
 
   // True: an epoch has ended in which a source observed a target. An error that ends Run()
   // afterwards is not the configuration's fault.
@@ -122,7 +128,9 @@ class PlacementSession {
   MoveOrders orders_{mover_};
   SessionLedger ledger_;
   StatusReporter reporter_;
-  std::uint64_t next_epoch_ = 0;  // the epoch that moves which are over now ended in
+  std::uint64_t next_epoch_ = 0;        // the epoch that moves which are over now ended in
+  std::optional<EpochStatus> decided_;  // the epoch of the last decision
+  RankSource ranked_by_ = RankSource::kCombined;
   bool has_observed_ = false;
 };
 

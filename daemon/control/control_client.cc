@@ -7,8 +7,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <string_view>
 #include <utility>
 
 #include "base/host/capabilities.h"
@@ -68,6 +70,54 @@ Status Send(int fd, std::string_view bytes) {
   }
   return {};
 }
+
+// Errors are those of recv(2).
+class AnswerReader {
+ public:
+  explicit AnswerReader(int fd) : fd_(fd) {}
+
+  // Returns a line without its end, or what came before the daemon closed or the most was reached.
+  Result<std::string> Line() {
+    std::size_t searched = 0;
+    while (received_.find('\n', searched) == std::string::npos &&
+           received_.size() < kMostAnswerBytes) {
+      searched = received_.size();
+      const Result<bool> more = Receive();
+      if (!more) return Fail(more.error());
+      if (!*more) break;
+    }
+    const std::size_t end = std::min(received_.find('\n', searched), received_.size());
+    std::string line = received_.substr(0, end);
+    received_.erase(0, end + 1);
+    return line;
+  }
+  // Returns as many bytes, or fewer if the daemon closed before.
+  Result<std::string> Bytes(std::size_t count) {
+    while (received_.size() < count) {
+      const Result<bool> more = Receive();
+      if (!more) return Fail(more.error());
+      if (!*more) break;
+    }
+    return received_.substr(0, count);
+  }
+
+ private:
+  // False: the daemon has closed.
+  Result<bool> Receive() {
+    std::array<char, 65536> buffer;
+    ssize_t got = 0;
+    do {
+      got = ::recv(fd_, buffer.data(), buffer.size(), 0);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0 && errno != ECONNRESET) return Fail(Refused("", "", errno));
+    if (got <= 0) return false;
+    received_.append(buffer.data(), static_cast<std::size_t>(got));
+    return true;
+  }
+
+  int fd_;
+  std::string received_;
+};
 
 }  // namespace
 
@@ -130,8 +180,8 @@ Result<UniqueFd> ConnectToDaemon(const std::string& path, std::chrono::milliseco
   return fd;
 }
 
-Result<Json> AskDaemon(const std::string& path, const Json& request,
-                       std::chrono::milliseconds patience) {
+Result<DaemonAnswer> AskDaemonForBytes(const std::string& path, const Json& request,
+                                       std::chrono::milliseconds patience) {
   const std::string line = JsonLine(request);
   if (line.size() > kMostRequestBytes) {
     return Fail(
@@ -143,23 +193,41 @@ Result<Json> AskDaemon(const std::string& path, const Json& request,
   if (const Status sent = Send(fd->get(), line); !sent)
     return Fail(ErrorOfCall(path, *sent.error().system_error, patience));
 
-  std::string answer;
-  std::array<char, 65536> buffer;
-  while (!answer.ends_with('\n') && answer.size() < kMostAnswerBytes) {
-    const ssize_t got = ::recv(fd->get(), buffer.data(), buffer.size(), 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno != ECONNRESET) return Fail(ErrorOfCall(path, errno, patience));
-    if (got <= 0) break;
-    answer.append(buffer.data(), static_cast<std::size_t>(got));
+  AnswerReader reader(fd->get());
+  DaemonAnswer answer;
+  if (auto text = reader.Line(); text && !text->empty()) {
+    answer.json = Json::parse(*text, nullptr, false);
+  } else if (text) {
+    return Fail(NoAnswer(path, "it closed the connection without one"));
+  } else {
+    return Fail(ErrorOfCall(path, *text.error().system_error, patience));
   }
-  if (answer.empty()) return Fail(NoAnswer(path, "it closed the connection without one"));
-  Json json = Json::parse(answer, nullptr, false);
-  const auto ok = json.is_object() ? json.find("ok") : json.end();
-  if (ok == json.end() || !ok->is_boolean()) {
+  const auto ok = answer.json.is_object() ? answer.json.find("ok") : answer.json.end();
+  if (ok == answer.json.end() || !ok->is_boolean()) {
     return Fail(NoAnswer(path, "what it said is none", "is it a tmprofd of this version?"));
   }
-  if (!ok->get<bool>()) return Fail(ErrorOf(json));
-  return json;
+  if (!ok->get<bool>()) return Fail(ErrorOf(answer.json));
+  const auto announced = answer.json.find("bytes");
+  if (announced == answer.json.end() || !announced->is_number_unsigned()) return answer;
+  const auto count = announced->get<std::size_t>();
+  if (count > kMostAnswerBytes) {
+    return Fail(NoAnswer(path, "it is longer than " + FormatBytes(kMostAnswerBytes)));
+  }
+  auto bytes = reader.Bytes(count);
+  if (!bytes) return Fail(ErrorOfCall(path, *bytes.error().system_error, patience));
+  if (bytes->size() < count) {
+    return Fail(NoAnswer(
+        path, fmt::format("it closed the connection after {} of {} bytes", bytes->size(), count)));
+  }
+  answer.bytes = *std::move(bytes);
+  return answer;
+}
+
+Result<Json> AskDaemon(const std::string& path, const Json& request,
+                       std::chrono::milliseconds patience) {
+  auto answer = AskDaemonForBytes(path, request, patience);
+  if (!answer) return Fail(answer.error());
+  return std::move(answer->json);
 }
 
 }  // namespace tmprof

@@ -3,10 +3,12 @@
 //   {"command": "status" | "targets", "format": "json" | "text"}   "json" unless given; "text"
 //   takes
 //                                   "columns": N, a width that its tables have to fit
+//   {"command": "hot", "limit": N, "format": "json" | "text" | "binary", "columns": N}
 //   {"command": "pause" | "resume" | "stop"}
 //   {"command": "set", "settings": {NAME: VALUE, ...}}              values are text
 // and to each an answer
-//   {"ok": true, ...}       with "status", "targets" or, for "text", "text"
+//   {"ok": true, ...}       with "status", "targets" or "hot"; for "text" with "text"; for
+//                           "binary" with "bytes": N, and N bytes follow the line
 //   {"ok": false, "error": MESSAGE, "fault": {...}}
 
 #pragma once
@@ -35,7 +37,15 @@ Error ErrorOf(const Json& answer);
 // `patience` with EAGAIN.
 Result<UniqueFd> ConnectToDaemon(const std::string& path, std::chrono::milliseconds patience);
 
-// The daemon's answer, which is "ok"; its refusal is the error.
+struct DaemonAnswer {
+  Json json;
+  std::string bytes;  // those that follow its line
+};
+
+// Returns the daemon's answer, which is "ok". Its refusal is the error.
+Result<DaemonAnswer> AskDaemonForBytes(const std::string& path, const Json& request,
+                                       std::chrono::milliseconds patience);
+// Returns the JSON of such an answer.
 Result<Json> AskDaemon(const std::string& path, const Json& request,
                        std::chrono::milliseconds patience);
 

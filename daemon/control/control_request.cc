@@ -16,12 +16,13 @@ namespace {
 struct CommandRow {
   std::string_view name;
   ControlCommand command;
-  std::array<std::string_view, 2> fields;  // that it takes besides; "": none
+  std::array<std::string_view, 3> fields;  // that it takes besides; "": none
 };
 
 constexpr std::array kCommands{
     CommandRow{"status", ControlCommand::kStatus, {"format", "columns"}},
     CommandRow{"targets", ControlCommand::kTargets, {"format", "columns"}},
+    CommandRow{"hot", ControlCommand::kHot, {"format", "columns", "limit"}},
     CommandRow{"pause", ControlCommand::kPause, {}},
     CommandRow{"resume", ControlCommand::kResume, {}},
     CommandRow{"set", ControlCommand::kSet, {"settings"}},
@@ -47,6 +48,14 @@ Result<std::vector<Setting>> ParseSettings(const Json& json) {
     settings.push_back({name, value.get<std::string>()});
   }
   return settings;
+}
+
+Result<AnswerFormat> FormatOf(const Json& value, ControlCommand command) {
+  if (value == "json") return AnswerFormat::kJson;
+  if (value == "text") return AnswerFormat::kText;
+  if (command != ControlCommand::kHot) return Refuse("'format' is \"json\" or \"text\"");
+  if (value == "binary") return AnswerFormat::kBinary;
+  return Refuse("'format' is \"json\", \"text\" or \"binary\"");
 }
 
 }  // namespace
@@ -91,13 +100,18 @@ Result<ControlRequest> ParseControlRequest(std::string_view line) {
       if (!value.is_number_unsigned() || value == 0)
         return Refuse("'columns' is a whole number above 0");
       request.columns = value.get<std::size_t>();
-    } else if (value != "json" && value != "text") {
-      return Refuse("'format' is \"json\" or \"text\"");
+    } else if (field == "limit") {
+      if (!value.is_number_unsigned() || value == 0)
+        return Refuse("'limit' is a whole number above 0");
+      request.limit = value.get<std::size_t>();
     } else {
-      request.as_text = value == "text";
+      const auto format = FormatOf(value, row->command);
+      if (!format) return Fail(format.error());
+      request.format = *format;
     }
   }
-  if (request.columns && !request.as_text) return Refuse("'columns' is for \"format\": \"text\"");
+  if (request.columns && request.format != AnswerFormat::kText)
+    return Refuse("'columns' is for \"format\": \"text\"");
   if (request.command == ControlCommand::kSet && request.settings.empty())
     return Refuse("'set' needs 'settings'");
   return request;

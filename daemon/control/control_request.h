@@ -3,7 +3,9 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,13 +16,16 @@
 
 namespace tmprof {
 
-enum class ControlCommand : std::uint8_t { kStatus, kTargets, kPause, kResume, kSet, kStop };
+enum class ControlCommand : std::uint8_t { kStatus, kTargets, kHot, kPause, kResume, kSet, kStop };
+
+enum class AnswerFormat : std::uint8_t { kJson, kText, kBinary };
 
 struct ControlRequest {
   ControlCommand command = ControlCommand::kStatus;
-  bool as_text = false;           // for status and targets
-  TextWidth columns;              // width of their tables in text
-  std::vector<Setting> settings;  // for set: at least one, none named twice
+  AnswerFormat format = AnswerFormat::kJson;  // of status, targets and hot
+  TextWidth columns;                          // width of their tables in text
+  std::optional<std::size_t> limit;           // for hot: spans; nullopt: all
+  std::vector<Setting> settings;              // for set: at least one, none named twice
 };
 
 // Refuses what is not exactly a request: unknown commands and fields, values of another kind.

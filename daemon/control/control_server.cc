@@ -15,6 +15,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -45,7 +46,7 @@ Json Done() { return {{"ok", true}}; }
 Json AnswerTo(const ControlRequest& request, const StatusReading& reading) {
   Json answer = Done();
   const bool status = request.command == ControlCommand::kStatus;
-  if (request.as_text) {
+  if (request.format == AnswerFormat::kText) {
     answer["text"] =
         status ? AsText(reading, request.columns) : TargetsAsText(*reading.status, request.columns);
   } else if (status) {
@@ -54,6 +55,29 @@ Json AnswerTo(const ControlRequest& request, const StatusReading& reading) {
     answer["targets"] = TargetsAsJson(*reading.status);
   }
   return answer;
+}
+
+// A line of JSON, and the bytes that it announces.
+struct Reply {
+  Json json;
+  std::string bytes{};
+};
+
+Reply ReplyTo(const ControlRequest& request, const HotList& list) {
+  Reply reply{Done()};
+  switch (request.format) {
+    case AnswerFormat::kJson:
+      reply.json["hot"] = AsJson(list);
+      break;
+    case AnswerFormat::kText:
+      reply.json["text"] = AsText(list, request.columns);
+      break;
+    case AnswerFormat::kBinary:
+      reply.bytes = AsBinary(list);
+      reply.json["bytes"] = reply.bytes.size();
+      break;
+  }
+  return reply;
 }
 
 Error NotAllowed(uid_t user) {
@@ -117,7 +141,7 @@ class ControlServer::Loop {
   };
   struct Answer {
     std::uint64_t client;
-    Json json;
+    Reply reply;
   };
 
   void Wake() {
@@ -136,13 +160,23 @@ class ControlServer::Loop {
         order = std::move(orders_.front());
         orders_.pop_front();
       }
-      const Status done = Handle(order.request);
+      Reply reply = ReplyOf(order.request);
       {
         const std::lock_guard lock(mutex_);
-        answers_.push_back({order.client, done ? Done() : FailureAsJson(done.error())});
+        answers_.push_back({order.client, std::move(reply)});
       }
       Wake();
     }
+  }
+
+  Reply ReplyOf(const ControlRequest& request) {
+    if (request.command == ControlCommand::kHot) {
+      const auto list =
+          handlers_.hot(request.limit.value_or(std::numeric_limits<std::size_t>::max()));
+      return list ? ReplyTo(request, *list) : Reply{FailureAsJson(list.error())};
+    }
+    const Status done = Handle(request);
+    return {done ? Done() : FailureAsJson(done.error())};
   }
 
   Status Handle(const ControlRequest& request) {
@@ -157,6 +191,7 @@ class ControlServer::Loop {
         return handlers_.stop();
       case ControlCommand::kStatus:
       case ControlCommand::kTargets:
+      case ControlCommand::kHot:
         break;
     }
     TMPROF_CHECK(false);
@@ -226,7 +261,8 @@ class ControlServer::Loop {
       const auto client = clients_.find(answer.client);
       if (client == clients_.end()) continue;  // it has gone
       client->second.obeyed = false;
-      Give(client->second, answer.json);
+      Give(client->second, answer.reply.json);
+      client->second.out += answer.reply.bytes;
       if (!Advance(answer.client, client->second)) clients_.erase(client);
     }
   }
@@ -380,7 +416,7 @@ Result<std::unique_ptr<ControlServer>> ControlServer::Start(std::string path,
                                                             const StatusBoard& board,
                                                             ControlHandlers handlers,
                                                             ControlLimits limits) {
-  TMPROF_CHECK(handlers.pause && handlers.resume && handlers.set && handlers.stop);
+  TMPROF_CHECK(handlers.pause && handlers.resume && handlers.set && handlers.hot && handlers.stop);
   UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake) return Fail(Refused("create an eventfd for", path, errno));
   Result<ControlSocket> socket = ControlSocket::Listen(std::move(path));

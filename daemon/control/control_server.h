@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "base/trace_info.h"
 #include "daemon/control/daemon_status.h"
+#include "daemon/control/hot_list.h"
 
 namespace tmprof {
 
@@ -23,6 +24,8 @@ struct ControlHandlers {
   std::function<Status()> resume;
   // All of these, none named twice, or none of them.
   std::function<Status(const std::vector<Setting>&)> set;
+  // Returns the spans that are ranked best, at most so many.
+  std::function<Result<HotList>(std::size_t most)> hot;
   // Sees to it that the daemon ends, and returns before it does.
   std::function<Status()> stop;
 };

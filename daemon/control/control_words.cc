@@ -41,6 +41,14 @@ Result<Json> RequestOf(const ControlWords& words) {
   Json request = {{"command", words.command}};
   if (words.asks()) request["format"] = words.format;
   if (words.asks() && words.format == "text" && words.width) request["columns"] = *words.width;
+  if (words.command == "hot") {
+    const std::uint64_t limit = words.limit.value_or(kDefaultHotSpans);
+    if (limit != 0) request["limit"] = limit;
+  } else if (words.limit) {
+    return Fail(BadInput("use option", "--limit", fmt::format("'{}' takes none", words.command)));
+  } else if (words.format == "binary") {
+    return Fail(BadInput("write", words.command, "only 'hot' has a binary format"));
+  }
   if (words.command != "set") {
     if (words.settings.empty()) return request;
     return Fail(BadInput("use argument", words.settings.front(),
@@ -62,7 +70,7 @@ std::string ReplyText(const ControlWords& words, const Json& answer) {
 }
 
 std::string ReplyJson(const ControlWords& words, const Json& answer) {
-  const auto asked = answer.find(words.command);  // "status" and "targets" are named so
+  const auto asked = answer.find(words.command);  // what was asked is named so
   return JsonText(asked == answer.end() ? answer : *asked);
 }
 

@@ -57,6 +57,8 @@ class Decider {
   bool may_rest() const { return rest_.may_rest(); }
   // True: accessed bits need not be read now, because no moves that pay were found lately.
   bool RestsAt(MonotonicTime now) const { return rest_.RestsAt(now, pacer_.futile()); }
+  // Returns Placer::Hottest().
+  std::vector<HotSpan> Hottest(std::size_t most) { return placer_.Hottest(most); }
   // The placer as of the last decision.
   const Placer& placer() const { return placer_; }
   const PromotionSavings& savings() const { return promotions_.savings(); }

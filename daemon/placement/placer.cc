@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -114,6 +115,9 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
   Survey(targets, look_for);
   ranker_.Absorb(epoch);
   decision.rank = RankNow();
+  decided_ = epoch.end;
+  ranked_by_ = decision.rank;
+  FollowAges(epoch);
   ranker_.Score(decision.rank, scores_, &rowless_);
   const std::vector<TargetId> ids = IdsOf(targets);
   RankCandidates(targets);
@@ -152,6 +156,47 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
   decision.looked_at = LookedAt(ids);
   decision.not_moved = moves.not_moved;
   return decision;
+}
+
+void Placer::FollowAges(const EpochProfile& epoch) {
+  if (!ages_.Follows(epoch.end)) return;
+  std::vector<AccessAges::Span> accessed;
+  for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
+    if (!epoch.pages.WasSeenAccessed(i)) continue;
+    const PageKey key = epoch.pages.key(i);
+    accessed.push_back(
+        {owners_.MapsJoint(key.target) ? owners_.NameOf(key) : key, epoch.pages.span_pages[i]});
+  }
+  ages_.AddEpoch(epoch.end, std::move(accessed), known_targets_);
+}
+
+std::vector<HotSpan> Placer::Hottest(std::size_t most) {
+  ages_.Ask(decided_);
+  std::vector<HotSpan> spans;
+  if (ranking_.size() == 0 || most == 0) return spans;
+  const Estimates estimates = ranker_.Estimate(ranked_by_);
+  const EvidenceTable& table = ranker_.table();
+  const auto error_of = [&](PageKey key) -> std::optional<double> {
+    const auto after = std::ranges::upper_bound(table.key, key);
+    if (after == table.key.begin()) return std::nullopt;
+    const auto row = static_cast<std::size_t>(std::distance(table.key.begin(), after)) - 1;
+    if (key >= EndOf(table, row) || !std::isfinite(estimates.relative_sd[row])) return std::nullopt;
+    return estimates.relative_sd[row];
+  };
+  for (std::size_t place = 0; place < std::min(most, ranking_.size()); ++place) {
+    const std::size_t row = ranking_.Row(place);
+    const PageKey key = candidates_.key[row];
+    HotSpan& span =
+        spans.emplace_back(key, PageCount(candidates_.span_pages[row]), candidates_.score[row]);
+    span.assumed = candidates_.assumed[row] != 0;
+    span.joint = candidates_.joint[row] != 0;
+    if (!span.assumed) span.relative_sd = error_of(key);
+    span.node = candidates_.node[row];
+    if (span.node) span.tier = options_.tiers.TierOf(*span.node);
+    const auto seen = ages_.LastSeen(owners_.MapsJoint(key.target) ? owners_.NameOf(key) : key);
+    if (seen) span.age = decided_ - *seen;
+  }
+  return spans;
 }
 
 RankSource Placer::RankNow() const {

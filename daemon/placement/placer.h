@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -21,6 +22,8 @@
 #include "base/shared_pages.h"
 #include "base/tiers.h"
 #include "base/units.h"
+#include "daemon/hot_span.h"
+#include "daemon/placement/access_ages.h"
 #include "daemon/placement/candidates.h"
 #include "daemon/placement/capacity.h"
 #include "daemon/placement/mapper_bindings.h"
@@ -100,6 +103,12 @@ class Placer {
   // Takes the outcomes of moves. Returns how many of them undid an earlier one.
   std::uint64_t Learn(std::span<const MoveOutcome> outcomes, std::uint64_t epoch);
 
+  // Returns the spans that the last decision ranked best, at most `most` of them, the best first.
+  // It takes about as long as ranking did. Ages of pages are followed for a minute from now on.
+  std::vector<HotSpan> Hottest(std::size_t most);
+  // Returns the number of spans that the last decision ranked.
+  std::size_t ranked_spans() const { return ranking_.size(); }
+
   const PlacementMap& map() const { return map_; }
   // Owners as of the last decision.
   const PageOwners& owners() const { return owners_; }
@@ -147,6 +156,7 @@ class Placer {
                                       const PlacedSpan::OthersLet& mappers_let);
   // Turns moves of pieces that hold several leaves into moves of leaves, without leaves in backoff.
   std::vector<Move> LeafByLeaf(std::span<const Move> moves, std::uint64_t epoch) const;
+  void FollowAges(const EpochProfile& epoch);
   void LearnRefusal(const MoveOutcome& refused, std::uint64_t epoch);
   // Why the kernel would not move the leaf of late.
   Held HeldOf(PageKey leaf, std::uint64_t epoch) const;
@@ -186,6 +196,9 @@ class Placer {
     bool mapped_elsewhere = false;
   };
   std::map<PageKey, Backoff> backoffs_;  // keyed by the page's name
+  AccessAges ages_;        // by the pages' names
+  MonotonicTime decided_;  // end of the epoch of the last decision
+  RankSource ranked_by_ = RankSource::kCombined;
   // Sums over moves, in which older ones weigh less.
   double moving_ns_ = 0;
   double moved_pages_ = 0;

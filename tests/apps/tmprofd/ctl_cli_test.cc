@@ -65,6 +65,20 @@ TEST_F(CtlTest, ShowsTheTargets) {
   EXPECT_EQ(Json::parse(Ctl({"targets", "--format", "json"}).out)[0]["pid"], 4711);
 }
 
+TEST_F(CtlTest, ShowsTheHottestSpans) {
+  EXPECT_EQ(Ctl({"hot"}).out, AsText(SmallHotList()));
+  EXPECT_EQ(Json::parse(Ctl({"hot", "--format", "json"}).out), AsJson(SmallHotList()));
+  EXPECT_EQ(Ctl({"hot", "--limit", "0", "--format", "binary"}).out, AsBinary(SmallHotList()));
+  EXPECT_THAT(recorder_.calls(), ElementsAre("hot 20", "hot 20", HasSubstr("hot 1844")));
+}
+
+TEST_F(CtlTest, WritesNoBinaryToATerminal) {
+  const Outcome outcome =
+      RunAtTerminal({TmprofPath(), "ctl", "hot", "--format", "binary", "--socket", path_}, 80);
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.out, HasSubstr("write it to a file"));
+}
+
 TEST_F(CtlTest, FitsTheTerminalUnlessItIsAskedForAllColumns) {
   static constexpr unsigned short kWidths[] = {60, 80, 120, 200};
   for (const unsigned short columns : kWidths) {
@@ -102,6 +116,10 @@ TEST_F(CtlTest, EndsAsTheDaemonRefuses) {
 TEST_F(CtlTest, RefusesWhatItCannotTellTheDaemon) {
   for (const std::vector<std::string>& arguments :
        std::vector<std::vector<std::string>>{{"status", "a=1"},
+                                             {"status", "--limit", "3"},
+                                             {"status", "--format", "binary"},
+                                             {"hot", "a=1"},
+                                             {"hot", "--limit", "-1"},
                                              {"stop", "now"},
                                              {"set"},
                                              {"set", "hysteresis"},

@@ -199,6 +199,22 @@ TEST_F(DaemonLiveTest, RefusesSettingsThatCannotBeInForceAndGoesOn) {
   EXPECT_EQ(daemon_->End(SIGTERM), 0) << ReadFile(log_);
 }
 
+TEST_F(DaemonLiveTest, ListsTheHottestPagesOfItsTargetsWithTheirAges) {
+  Json hot;
+  const auto ask = [&] {
+    const Outcome outcome = Ctl({"hot", "--limit", "5", "--format", "json"});
+    hot = outcome.status == 0 ? Json::parse(outcome.out) : Json();
+    return outcome.status == 0 && !hot["rows"].empty();
+  };
+  ASSERT_TRUE(Await(ask)) << ReadFile(log_);
+  EXPECT_LE(hot["rows"].size(), 5U);
+  EXPECT_GE(hot["spans"], hot["rows"].size());
+  EXPECT_EQ(hot["rows"][0]["pid"], target_->pid());
+  EXPECT_EQ(hot["rows"][0]["name"], "tmprofd-gups");
+  EXPECT_TRUE(Await([&] { return ask() && !hot["rows"][0]["age_s"].is_null(); })) << hot;
+  EXPECT_EQ(daemon_->End(SIGTERM), 0) << ReadFile(log_);
+}
+
 // Epochs are numbered from the first in which its sources observe, and targets from the first that
 // was found.
 TEST_F(DaemonLiveTest, KeepsItsEvidenceIfSourcesAndTiersStay) {

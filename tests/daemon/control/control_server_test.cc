@@ -64,6 +64,12 @@ class Connection {
     while (!line.ends_with('\n') && ::recv(fd_.get(), &byte, 1, 0) == 1) line += byte;
     return line;
   }
+  std::string Bytes(std::size_t count) {
+    std::string bytes;
+    char byte = 0;
+    while (bytes.size() < count && ::recv(fd_.get(), &byte, 1, 0) == 1) bytes += byte;
+    return bytes;
+  }
   Json Answer() { return Json::parse(Line(), nullptr, false); }
   void EndSending() { ::shutdown(fd_.get(), SHUT_WR); }
 
@@ -123,6 +129,32 @@ TEST_F(ControlServerTest, FitsTablesToTheColumnsOfTheRequest) {
   EXPECT_THAT(text("status", 60),
               HasSubstr("left out: an access takes longer by (--wide shows all)\n"));
   EXPECT_THAT(text("targets", 30), HasSubstr("left out: in tier 1, CPU time\n"));
+}
+
+TEST_F(ControlServerTest, HandsOutTheHottestSpansInThreeFormats) {
+  Start();
+  const auto json = Ask({{"command", "hot"}, {"limit", 1}});
+  ASSERT_TRUE(json.has_value()) << json.error().Message();
+  EXPECT_EQ((*json)["hot"]["rows"].size(), 1U);
+  const auto text = Ask({{"command", "hot"}, {"format", "text"}, {"columns", 60}});
+  ASSERT_TRUE(text.has_value()) << text.error().Message();
+  EXPECT_EQ((*text)["text"], AsText(SmallHotList(), 60));
+  const auto binary = AskDaemonForBytes(path_, {{"command", "hot"}, {"format", "binary"}}, kLong);
+  ASSERT_TRUE(binary.has_value()) << binary.error().Message();
+  EXPECT_EQ(binary->bytes, AsBinary(SmallHotList()));
+  EXPECT_THAT(recorder_.calls(),
+              ElementsAre("hot 1", HasSubstr("hot 1844"), HasSubstr("hot 1844")));
+}
+
+TEST_F(ControlServerTest, GoesOnBehindTheBytesOfAnAnswer) {
+  Start();
+  Connection connection(path_);
+  connection.Send("{\"command\": \"hot\", \"format\": \"binary\"}\n");
+  connection.Send(kStatusLine);
+  const std::string announced = connection.Line();
+  const auto bytes = Json::parse(announced)["bytes"].get<std::size_t>();
+  EXPECT_EQ(connection.Bytes(bytes), AsBinary(SmallHotList()));
+  EXPECT_EQ(connection.Answer()["status"]["version"], "1.2.3");
 }
 
 TEST_F(ControlServerTest, ShowsWhatWasPublishedLast) {

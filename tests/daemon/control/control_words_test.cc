@@ -24,6 +24,17 @@ TEST(RequestOf, AsksInTheFormatAndWidthThatAreWanted) {
             (Json{{"command", "pause"}}));
 }
 
+TEST(RequestOf, LimitsTheHottestSpansUnlessAllAreWanted) {
+  EXPECT_EQ(RequestOf({.command = "hot", .settings = {}, .width = 80}),
+            (Json{{"command", "hot"}, {"format", "text"}, {"columns", 80}, {"limit", 20}}));
+  EXPECT_EQ(RequestOf({.command = "hot", .settings = {}, .format = "binary", .limit = 0}),
+            (Json{{"command", "hot"}, {"format", "binary"}}));
+  EXPECT_THAT(Refusal({.command = "status", .settings = {}, .limit = 5}),
+              HasSubstr("'--limit': 'status' takes none"));
+  EXPECT_THAT(Refusal({.command = "targets", .settings = {}, .format = "binary"}),
+              HasSubstr("only 'hot' has a binary format"));
+}
+
 TEST(RequestOf, SplitsSettingsAtTheFirstEqualsSign) {
   EXPECT_EQ(RequestOf({.command = "set", .settings = {"a.b=1", "c=x=y"}, .width = {}}),
             (Json{{"command", "set"}, {"settings", {{"a.b", "1"}, {"c", "x=y"}}}}));

@@ -3,12 +3,15 @@
 
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "daemon/control/control_server.h"
+#include "tests/daemon/control/hot_lists.h"
 
 namespace tmprof::test {
 
@@ -24,7 +27,18 @@ class RecordingHandlers {
       for (const auto& [name, value] : settings) words.push_back(name + " to " + value);
       return Note(std::move(words));
     };
-    return {.pause = plain("pause"), .resume = plain("resume"), .set = set, .stop = plain("stop")};
+    const auto hot = [this](std::size_t most) -> Result<HotList> {
+      if (const Status answer = Note({"hot " + std::to_string(most)}); !answer)
+        return Fail(answer.error());
+      HotList list = SmallHotList();
+      list.spans.resize(std::min(list.spans.size(), most));
+      return list;
+    };
+    return {.pause = plain("pause"),
+            .resume = plain("resume"),
+            .set = set,
+            .hot = hot,
+            .stop = plain("stop")};
   }
 
   void AnswerWith(Status answer) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cmath>
 #include <map>
 
 #include "tests/base/fake_clock.h"
@@ -129,6 +130,42 @@ TEST_F(PlacerTest, BringsTheHotPagesIn) {
   const PlacementDecision next = Decide(placer, Epoch(Hot(500, 50)));
   EXPECT_THAT(next.moves, IsEmpty());
   EXPECT_EQ(next.hit_ratio, 1.0);
+}
+
+TEST_F(PlacerTest, ListsTheHottestSpansWithTheirTiersAndAges) {
+  memory_.Put(0, 10, kSlow);
+  memory_.Put(10, 10, kFast);
+  EXPECT_THAT(Placer(options_, memory_, cpu_clock_).Hottest(10), IsEmpty());
+  Placer placer(options_, memory_, cpu_clock_);
+  Decide(placer, Epoch({{3, 40}, {12, 90}, {15, 10}}));
+  const std::vector<HotSpan> first = placer.Hottest(2);
+  ASSERT_THAT(first, SizeIs(2));
+  EXPECT_EQ(placer.ranked_spans(), 3U);
+  EXPECT_EQ(first[0].key, (PageKey{TargetId(0), Vpn(12)}));
+  EXPECT_EQ(first[0].score, 90);
+  EXPECT_EQ(first[0].node, kFast);
+  EXPECT_EQ(first[0].tier, kTier1);
+  EXPECT_EQ(first[1].key, (PageKey{TargetId(0), Vpn(3)}));
+  EXPECT_EQ(first[1].tier, Tier(2));
+  EXPECT_FALSE(first[1].assumed);
+  ASSERT_TRUE(first[1].relative_sd.has_value());
+  EXPECT_NEAR(*first[1].relative_sd, 1 / std::sqrt(40), 0.01);
+  // Nobody had asked before, so that nobody knows when they were seen.
+  EXPECT_EQ(first[0].age, std::nullopt);
+}
+
+TEST_F(PlacerTest, FollowsAgesOnceSomebodyHasAsked) {
+  options_.ranker = Ranker::DefaultOptions(RankModel::kRate);
+  memory_.Put(0, 10, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  Decide(placer, Epoch({{3, 40}, {5, 40}}));
+  placer.Hottest(10);
+  Decide(placer, Epoch({{3, 40}, {5, 40}}));
+  Decide(placer, Epoch({{5, 90}}));
+  std::map<std::uint64_t, std::optional<std::chrono::nanoseconds>> ages;
+  for (const HotSpan& span : placer.Hottest(10)) ages[span.key.vpn.value()] = span.age;
+  EXPECT_EQ(ages.at(3), seconds(1));
+  EXPECT_EQ(ages.at(5), seconds(0));
 }
 
 // The fast pages, 0 to 63, are found accessed at once and never miss the cache. The slow ones, 64
