@@ -36,14 +36,16 @@ void MoveCalibration::Promoted(const Move& move, std::chrono::nanoseconds decide
   Moved(move);
   if (watched_.size() == most_moves_) return;
   const double per_second = move.score / std::chrono::duration<double>(decided_over).count();
-  watched_[move.page()] = {.span = move.span,
+  watched_[move.page()] = {.key = move.key,
+                           .span = move.span,
                            .moved_in = epoch,
                            .predicted_per_second = per_second * gap_ns * kSecondsOfNs,
                            .gap_ns = gap_ns};
 }
 
 void MoveCalibration::Observe(std::uint64_t epoch, std::chrono::nanoseconds length,
-                              std::span<const SeenSpan> spans, Payback::Elsewhere elsewhere) {
+                              std::span<const SeenSpan> spans, Payback::Elsewhere elsewhere,
+                              const PageOwners& owners) {
   auto span = spans.begin();
   for (auto watched = watched_.begin(); watched != watched_.end();) {
     const PageKey page = watched->first;
@@ -62,9 +64,10 @@ void MoveCalibration::Observe(std::uint64_t epoch, std::chrono::nanoseconds leng
       score += share * within->score;
       recorded += share * static_cast<double>(within->span.value());
     }
-    const double known = elsewhere == Payback::Elsewhere::kUnseen
-                             ? 1
-                             : recorded / static_cast<double>(move.span.value());
+    double known = elsewhere == Payback::Elsewhere::kUnseen
+                       ? 1
+                       : recorded / static_cast<double>(move.span.value());
+    if (!owners.KeepsName({move.key, move.span}, page)) known = 0;
     if (known > 0) {
       savings_.promotions += move.was_known ? 0 : 1;
       move.was_known = true;

@@ -42,7 +42,8 @@ class MoveCalibration {
   void Moved(const Move& move);
   // Takes what Payback::Observe() takes, and the epoch's length.
   void Observe(std::uint64_t epoch, std::chrono::nanoseconds length,
-               std::span<const SeenSpan> spans, Payback::Elsewhere elsewhere);
+               std::span<const SeenSpan> spans, Payback::Elsewhere elsewhere,
+               const PageOwners& owners = {});
   // Forgets pages of a target that is no longer tracked, or of a file that no target maps any more.
   void Forget(TargetId target);
   // Ends all watches. The caller calls it when scores get another unit, because they cannot be
@@ -54,6 +55,7 @@ class MoveCalibration {
 
  private:
   struct Watched {
+    PageKey key;  // its address
     PageCount span;
     std::uint64_t moved_in = 0;
     double predicted_per_second = 0;  // seconds of memory time

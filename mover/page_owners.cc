@@ -21,7 +21,9 @@ PageKey After(PageKey key, PageCount pages) { return {key.target, key.vpn + page
 PageOwners::Changes PageOwners::Follow(const SharedPages& shared, std::span<const Mapper> targets) {
   ++turn_;
   std::map<TargetId, std::vector<Part>> now;
+  followed_.clear();
   for (const Mapper& target : targets) {
+    followed_.push_back(target.id);
     const std::span<const Part> mapped = shared.PartsOf(target.id);
     std::vector<Part> parts(mapped.begin(), mapped.end());
     if (!target.joins_segments) std::erase_if(parts, &Part::is_segment);
@@ -116,6 +118,25 @@ bool PageOwners::IsJoint(const Part& part) const {
   ForEachStretch(files_.at(part.name.target), {part.name.vpn, part.name.vpn + part.range.size()},
                  [&joint](const Stretch& stretch, VpnRange) { joint |= stretch.joint(); });
   return joint;
+}
+
+bool PageOwners::KeepsName(Pages of_target, PageKey name) const {
+  const bool is_forked = name.target >= SharedPages::kFirstForked;
+  if (!SharesAny()) return !is_forked;
+  const bool is_of_file = name.target >= SharedPages::kFirstFile && !is_forked;
+  if (is_of_file) return true;
+  const PageKey first = of_target.first;
+  if (!is_forked || std::ranges::binary_search(followed_, first.target)) {
+    bool keeps = true;
+    ForEachName(of_target, [&](PageKey now, PageKey address, PageCount) {
+      keeps = keeps && now == After(name, address.vpn - first.vpn);
+    });
+    return keeps;
+  }
+  PageCount mapped;  // by the others, after the target exited
+  ForEachStretchOf({name, of_target.pages},
+                   [&mapped](const Stretch&, VpnRange pages) { mapped += pages.size(); });
+  return mapped == of_target.pages;
 }
 
 PageCount PageOwners::JointPages(Pages of_target) const {

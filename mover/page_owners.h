@@ -90,6 +90,10 @@ class PageOwners {
   // Calls `take(stretch, pages)` for each part of pages with ascending names that somebody maps.
   template <typename Take>
   void ForEachStretchOf(Pages named, Take take) const;
+  // False: other pages may have this name now, which was that of pages at the target's address.
+  // They parted after fork(2), or they are now common to several processes and named for one of
+  // them.
+  bool KeepsName(Pages of_target, PageKey name) const;
   // Returns how many of the pages several mappings hold.
   PageCount JointPages(Pages of_target) const;
 
@@ -164,6 +168,7 @@ class PageOwners {
     return {part.name.target, part.name.vpn + (page - part.range.start)};
   }
 
+  std::vector<TargetId> followed_;               // ascending
   std::map<TargetId, std::vector<Part>> parts_;  // ascending by address
   std::map<TargetId, File> files_;
   std::set<TargetId> map_joint_;

@@ -55,11 +55,13 @@ void Payback::Note(const MoveOutcome& outcome, std::uint64_t epoch) {
   ++watched_of_[move.key.target];
 }
 
-void Payback::Observe(std::uint64_t epoch, std::span<const SeenSpan> spans, Elsewhere elsewhere) {
+void Payback::Observe(std::uint64_t epoch, std::span<const SeenSpan> spans, Elsewhere elsewhere,
+                      const PageOwners& owners) {
   auto span = spans.begin();
   for (auto& [page, move] : watched_) {
     if (move.moved_in >= epoch) continue;  // it was elsewhere for part of the epoch
     ++move.epochs;
+    if (!owners.KeepsName({move.key, move.span}, page)) continue;
     while (span != spans.end() && EndOf(span->key, span->span) <= page) ++span;
     bool known = elsewhere == Elsewhere::kUnseen;
     const PageKey end = EndOf(page, move.span);

@@ -14,6 +14,7 @@
 #include "base/move.h"
 #include "base/page_key.h"
 #include "base/units.h"
+#include "mover/page_owners.h"
 
 namespace tmprof {
 
@@ -44,8 +45,10 @@ class Payback {
   // never descend, and an epoch's moves are noted before it is observed. Pages of shared files are
   // watched by their names, whichever target they were moved through.
   void Note(const MoveOutcome& outcome, std::uint64_t epoch);
-  // Takes the evidence of `epoch`. `spans` ascend by key and do not overlap.
-  void Observe(std::uint64_t epoch, std::span<const SeenSpan> spans, Elsewhere elsewhere);
+  // Takes the evidence of `epoch`. `spans` ascend by key and do not overlap. Nothing is known of
+  // pages whose name may be that of others by now (PageOwners::KeepsName).
+  void Observe(std::uint64_t epoch, std::span<const SeenSpan> spans, Elsewhere elsewhere,
+               const PageOwners& owners = {});
   // Forgets pages of a target that is no longer tracked, or of a file that no target maps any more.
   void Forget(TargetId target);
   // True while a move is watched that was made through this target.

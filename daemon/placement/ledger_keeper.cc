@@ -74,6 +74,13 @@ struct MappedSpan {
   }
 };
 
+// False: the record may be there only to say which pages are the same, or that one was accessed at
+// some time.
+bool TellsOfAccesses(const PageRecord& record) {
+  return (record.looks | record.fast_looks | record.load_samples | record.store_samples) != 0 ||
+         record.accesses;
+}
+
 }  // namespace
 
 LedgerKeeper::LedgerKeeper(LedgerConfig config, LedgerInfo info)
@@ -144,6 +151,7 @@ std::vector<SeenSpan> SeenSpansOf(const EpochProfile& epoch, const EvidenceTable
   std::size_t row = 0;
   for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
     const PageRecord record = RecordAt(epoch.pages, i);
+    if (!TellsOfAccesses(record)) continue;
     while (row < table.size() && table.key[row] < record.key) ++row;
     // A region may be told apart into several rows.
     const PageKey end{record.key.target, record.key.vpn + record.span};
@@ -176,8 +184,8 @@ std::vector<SeenSpan> SeenSpansOf(const EpochProfile& epoch, const EvidenceTable
 
 void LedgerKeeper::Observe(const EpochProfile& epoch, const EvidenceTable& table,
                            const Scores& scores, const PageOwners& owners) {
-  payback_.Observe(epoch.index, SeenSpansOf(epoch, table, scores, owners),
-                   WhatNoRecordMeans(epoch));
+  payback_.Observe(epoch.index, SeenSpansOf(epoch, table, scores, owners), WhatNoRecordMeans(epoch),
+                   owners);
 }
 
 Status LedgerKeeper::Note(const EpochProfile& epoch, std::span<const TargetId> observed,

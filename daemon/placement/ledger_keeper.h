@@ -23,7 +23,8 @@ namespace tmprof {
 inline constexpr std::size_t kMostMovesWatched = 1'000'000;
 
 // Returns what an epoch's records saw of pages, with the scores of `table`, as Payback takes it. A
-// page that several mappings hold is there once, by its name.
+// page that several mappings hold is there once, by its name. Records without looks, samples or
+// counted accesses are left out: nothing is known of accesses to their pages.
 std::vector<SeenSpan> SeenSpansOf(const EpochProfile& epoch, const EvidenceTable& table,
                                   const Scores& scores, const PageOwners& owners);
 

@@ -37,7 +37,7 @@ void PromotionCheck::Check(const EpochProfile& epoch, std::span<const PlacedTarg
   if (rank_ && *rank_ != rank) calibration_.ForgetAll();
   if (calibration_.watches_any()) {
     calibration_.Observe(epoch.index, epoch.length(), SeenSpansOf(epoch, table, scores, owners),
-                         WhatNoRecordMeans(epoch));
+                         WhatNoRecordMeans(epoch), owners);
   }
   decided_over_ = epoch.length();
   predicts_time_ = predicts_time;

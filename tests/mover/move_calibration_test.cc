@@ -57,6 +57,27 @@ TEST(MoveCalibration, UnseenPagesUnderASamplerSavedNothing) {
   EXPECT_EQ(calibration.savings().realised_seconds, 0);
 }
 
+// The page had its own address as its name until its process forked.
+TEST(MoveCalibration, KnowsNothingOfPagesThatGotAnotherName) {
+  EpochProfile epoch;
+  for (const std::uint32_t id : {0u, 1u}) {
+    epoch.targets.push_back(
+        {.id = TargetId(id),
+         .mappings = {{.range = {Vpn(0), Vpn(100)}, .kind = MappingKind::kAnonymous}}});
+    Append(epoch.pages, {.key = {TargetId(id), Vpn(5)}, .looks = 1});
+  }
+  epoch.pages.same_as = {0, 0};
+  SharedPages shared;
+  shared.AddEpoch(epoch);
+  PageOwners owners;
+  owners.Follow(shared, std::vector<PageOwners::Mapper>{{TargetId(0)}, {TargetId(1)}});
+  MoveCalibration calibration(10);
+  for (const std::uint64_t page : {5, 6})
+    calibration.Promoted(MoveOf(page, 1'000), seconds(1), kGapNs, 0);
+  calibration.Observe(1, seconds(1), {}, kUnseen, owners);
+  EXPECT_EQ(calibration.savings().promotions, 1u) << "of the other page alone";
+}
+
 TEST(MoveCalibration, ARecordOfPartOfASpanTellsOfThatPartAlone) {
   MoveCalibration calibration(10);
   calibration.Promoted(MoveOf(8, 400, PageCount(4)), seconds(1), kGapNs, 0);

@@ -229,6 +229,82 @@ TEST_F(LedgerKeeperTest, WatchesASharedPageOnWhereItsOwnerExits) {
   EXPECT_EQ(settled.weight, 2 * 2.0 + 4 * 2.0);
 }
 
+// The record of page 6 says only that it is the same page as another, or that it no longer is.
+TEST(SeenSpansOf, LeavesOutPagesOfWhichNothingWasSeen) {
+  EpochProfile epoch;
+  const auto add = [&epoch](PageRecord record) {
+    record.key = {TargetId(0), Vpn(5 + epoch.pages.size())};
+    Append(epoch.pages, record);
+  };
+  add({.looks = 1});
+  add({});
+  add({.load_samples = 2});
+  add({.store_samples = 1});
+  add({.fast_looks = 1});
+  const auto seen = [&epoch] {
+    std::vector<std::uint64_t> pages;
+    for (const SeenSpan& span : SeenSpansOf(epoch, {}, {}, {}))
+      pages.push_back(span.key.vpn.value());
+    return pages;
+  };
+  EXPECT_THAT(seen(), ElementsAre(5, 7, 8, 9));
+  add({.accesses = AccessCounts{.loads = 1}});
+  EXPECT_THAT(seen(), ElementsAre(5, 6, 7, 8, 9, 10)) << "all accesses were counted";
+}
+
+// A sampler of accesses to memory watches all pages. The page was moved through the child, which
+// shared it with its parent until a write parted the two. Its neighbour is shared on.
+TEST_F(LedgerKeeperTest, KnowsNothingOfAPageThatPartedFromThoseOfOtherProcesses) {
+  LedgerKeeper keeper = Begin();
+  SharedPages shared;
+  PageOwners owners;
+  const auto note = [&](std::uint64_t index, std::vector<std::uint32_t> same_as,
+                        std::vector<MoveOutcome> outcomes) {
+    EpochProfile epoch = Epoch(index);
+    epoch.targets.clear();
+    epoch.sources = {{.name = "perf",
+                      .role = SourceRole::kSamples,
+                      .state = SourceState::kActive,
+                      .samples_of = SampleSubject::kMemory}};
+    std::vector<TargetId> observed;
+    std::vector<PageOwners::Mapper> mappers;
+    for (const std::uint32_t id : {0u, 1u}) {
+      Target& target = epoch.targets.emplace_back(TargetId(id), Pid(4711));
+      target.mappings = {{.range = {Vpn(0), Vpn(100)}, .kind = MappingKind::kAnonymous}};
+      observed.push_back(target.id);
+      mappers.push_back({target.id});
+      for (const std::uint64_t page : {5, 6})
+        Append(epoch.pages, {.key = {target.id, Vpn(page)}, .looks = 1, .references = 1});
+    }
+    epoch.pages.same_as = std::move(same_as);
+    shared.AddEpoch(epoch);
+    owners.Follow(shared, mappers);
+    EvidenceTable table;
+    TakeEvidence(epoch, table);
+    return keeper.Note(epoch, observed, {}, 0, std::move(outcomes), RankSource::kCombined, table,
+                       Scores(table.size(), 1.0), owners);
+  };
+  std::vector<MoveOutcome> moved = {Moved(1, 5, 1, 0), Moved(1, 6, 1, 0)};
+  for (MoveOutcome& outcome : moved) {
+    outcome.move.shared_page =
+        PageKey{SharedPages::kFirstForked, outcome.move.key.vpn};  // the parent's address
+  }
+  ASSERT_TRUE(note(0, {0, 1, 0, 1}, moved));
+  ASSERT_TRUE(note(1, {0, 1, 0, 1}, {}));
+  ASSERT_TRUE(note(2, {0, 1, 2, 1}, {}));
+  ASSERT_TRUE(note(3, {0, 1, 2, 1}, {}));
+  ASSERT_TRUE(keeper.End({}, 0));
+  const std::vector<LedgerEpoch> epochs = Read(*config_.file);
+  ASSERT_THAT(epochs.back().settled, SizeIs(2));
+  const SettledMove& parted = epochs.back().settled[0];
+  EXPECT_EQ(parted.key.vpn, Vpn(5));
+  EXPECT_EQ(parted.epochs, 3U);
+  EXPECT_EQ(parted.epochs_known, 1U) << "then either process may have the page that was moved";
+  EXPECT_EQ(parted.seen, 2);
+  EXPECT_EQ(epochs.back().settled[1].epochs_known, 3U);
+  EXPECT_EQ(epochs.back().settled[1].seen, 6);
+}
+
 TEST_F(LedgerKeeperTest, KeepsNothingWithoutAFile) {
   config_.file.reset();
   LedgerKeeper keeper = Begin();
