@@ -113,8 +113,8 @@ struct PageColumns {
   std::optional<FastTries> fast_tries;  // nullopt: no page of this epoch was tried
   // Index of the first record of the same physical pages, such as those of a forked process. A
   // record that names itself is of other pages than the records before it that have as many pages.
-  // Nothing is known of two records if either has samples but no looks. nullopt: the pages of this
-  // epoch were not compared.
+  // Nothing is known of two records if either has samples but no looks, or is kNotCompared
+  // (base/kept_groups.h). nullopt: the pages of this epoch were not compared.
   std::optional<std::vector<std::uint32_t>> same_as;
   std::optional<NewVisits> new_visits;  // nullopt: it is unknown when visits began
 

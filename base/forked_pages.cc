@@ -9,6 +9,8 @@
 #include <set>
 #include <utility>
 
+#include "base/kept_groups.h"
+
 namespace tmprof {
 namespace {
 
@@ -78,12 +80,14 @@ class Records {
     const std::vector<std::uint32_t>& same_as = *pages.same_as;
     grouped_.resize(pages.size());
     for (std::uint32_t i = 0; i < pages.size(); ++i) {
-      if (same_as[i] == i) continue;
+      if (same_as[i] == i || same_as[i] == kNotCompared) continue;
       grouped_[i] = grouped_[same_as[i]] = true;
     }
     // Sorts by the first record, by counting.
     std::vector<std::uint32_t> place(pages.size() + 1);
-    for (std::uint32_t i = 0; i < pages.size(); ++i) place[same_as[i] + 1] += grouped_[i] ? 1 : 0;
+    for (std::uint32_t i = 0; i < pages.size(); ++i) {
+      if (grouped_[i]) ++place[same_as[i] + 1];
+    }
     for (std::size_t i = 1; i < place.size(); ++i) place[i] += place[i - 1];
     groups_.resize(place.back());
     for (std::uint32_t i = 0; i < pages.size(); ++i) {
@@ -102,6 +106,7 @@ class Records {
 
   // A record without looks has a frame, too, unless it is of samples or counted accesses alone.
   bool WasCompared(std::size_t i) const {
+    if ((*pages_.same_as)[i] == kNotCompared) return false;
     return pages_.looks[i] > 0 || grouped_[i] ||
            ((pages_.load_samples[i] | pages_.store_samples[i]) == 0 && !HasAccesses(i));
   }
@@ -159,7 +164,7 @@ void ForkedPages::Add(const PageColumns& pages) {
   if (!pages.same_as) return;
   if (runs_.empty()) {
     bool joins = false;
-    for (std::uint32_t i = 0; i < pages.size() && !joins; ++i) joins = (*pages.same_as)[i] != i;
+    for (std::uint32_t i = 0; i < pages.size() && !joins; ++i) joins = (*pages.same_as)[i] < i;
     if (!joins) return;
   }
   Records records(pages, *this);

@@ -12,6 +12,10 @@
 
 namespace tmprof {
 
+// The value of PageColumns::same_as for a record that was not compared with any other one: nothing
+// is known of it.
+inline constexpr std::uint32_t kNotCompared = 0xffff'ffff;
+
 // The first kept record of each group becomes the first one of its group in the new columns. Both
 // columns must outlive the object.
 class KeptGroups {
@@ -26,7 +30,12 @@ class KeptGroups {
   // The latest record of the new columns is this one of the old ones.
   void Keep(std::size_t record) {
     if (!from_.same_as) return;
-    std::uint32_t& first = first_kept_[(*from_.same_as)[record]];
+    const std::uint32_t group = (*from_.same_as)[record];
+    if (group == kNotCompared) {
+      to_.same_as->back() = group;
+      return;
+    }
+    std::uint32_t& first = first_kept_[group];
     if (first == kNone) first = static_cast<std::uint32_t>(to_.size() - 1);
     to_.same_as->back() = first;
   }

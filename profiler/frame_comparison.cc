@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -13,11 +14,13 @@
 #include <limits>
 #include <map>
 #include <queue>
+#include <string>
 #include <tuple>
 #include <utility>
 
-#include <fmt/format.h>
-
+#include "base/host/procfs.h"
+#include "base/kept_groups.h"
+#include "base/process_families.h"
 #include "base/unique_fd.h"
 
 namespace tmprof {
@@ -73,32 +76,12 @@ struct Member {
 };
 using Family = std::vector<Member>;
 
-// Sets of processes that are connected by parents. PID 1 adopts strangers.
-class Families {
- public:
-  void Join(Pid process, std::optional<Pid> parent) {
-    const Pid root = RootOf(process);
-    if (parent && *parent > Pid(1)) root_[RootOf(*parent)] = root;
-  }
-  Pid RootOf(Pid process) {
-    while (true) {
-      Pid& above = root_.try_emplace(process, process).first->second;
-      if (above == process) return process;
-      above = root_.at(above);  // shortens the way
-      process = above;
-    }
-  }
-
- private:
-  std::map<Pid, Pid> root_;  // or a process on the way to it
-};
-
-// Returns targets with relatives, by family, if a look read any page of the family.
-std::vector<Family> FamiliesOf(const EpochProfile& profile,
-                               std::span<const std::optional<SeenFrame>> frames,
-                               const FrameComparison::ParentOf& parent_of,
-                               const ForkedPages& told) {
-  Families families;
+// Returns targets with relatives, by the root of the family, if a look read any page of the family.
+std::map<Pid, Family> FamiliesOf(const EpochProfile& profile,
+                                 std::span<const std::optional<SeenFrame>> frames,
+                                 const FrameComparison::ParentOf& parent_of,
+                                 const ForkedPages& told) {
+  ProcessFamilies families;
   for (const Target& target : profile.targets) families.Join(target.pid, parent_of(target.id));
   std::map<Pid, Family> by_root;
   const PageColumns& pages = profile.pages;
@@ -111,18 +94,60 @@ std::vector<Family> FamiliesOf(const EpochProfile& profile,
                                                     .end = first + records.size(),
                                                     .runs = told.RunsOf(target.id)});
   }
-  std::vector<Family> with_relatives;
-  for (auto& [root, family] : by_root) {
+  std::erase_if(by_root, [frames](const auto& each) {
+    const Family& family = each.second;
     const auto was_read = [frames](const Member& member) {
       return std::any_of(frames.begin() + static_cast<std::ptrdiff_t>(member.next),
                          frames.begin() + static_cast<std::ptrdiff_t>(member.end),
                          [](const auto& frame) { return frame.has_value(); });
     };
-    if (family.size() > 1 && std::ranges::any_of(family, was_read)) {
-      with_relatives.push_back(std::move(family));
-    }
+    return family.size() < 2 || std::ranges::none_of(family, was_read);
+  });
+  return by_root;
+}
+
+std::size_t RecordsOf(const Family& family) {
+  std::size_t records = 0;
+  for (const Member& member : family) records += member.end - member.next;
+  return records;
+}
+
+// Leaves the members at most so many records, from this address on, but all of at least one
+// address. Returns the first address of the records after those; nullopt: there are none.
+std::optional<Vpn> TakePart(const PageColumns& pages, Vpn from, std::size_t most, Family& family) {
+  const auto first_at = [&pages](const Member& member, Vpn address) {
+    const auto begin = pages.vpn.begin();
+    return static_cast<std::size_t>(
+        std::lower_bound(begin + static_cast<std::ptrdiff_t>(member.next),
+                         begin + static_cast<std::ptrdiff_t>(member.end), address) -
+        begin);
+  };
+  Vpn first(std::numeric_limits<Vpn::rep>::max());
+  Vpn last(0);
+  for (Member& member : family) {
+    member.next = first_at(member, from);
+    if (member.next == member.end) continue;
+    first = std::min(first, pages.vpn[member.next]);
+    last = std::max(last, pages.vpn[member.end - 1]);
   }
-  return with_relatives;
+  if (RecordsOf(family) <= most) return std::nullopt;
+  const auto fits = [&](Vpn end) {
+    std::size_t records = 0;
+    for (const Member& member : family) records += first_at(member, end) - member.next;
+    return records <= most;
+  };
+  Vpn end = first + PageCount(1);
+  for (Vpn::rep step = std::bit_floor((last - first).value() + 1); step > 0; step /= 2) {
+    const Vpn further = end + PageCount(step);
+    if (further <= last && fits(further)) end = further;
+  }
+  bool is_all = true;
+  for (Member& member : family) {
+    const std::size_t rest = first_at(member, end);
+    is_all = is_all && rest == member.end;
+    member.end = rest;
+  }
+  return is_all ? std::nullopt : std::optional(end);
 }
 
 // A record at some address with a frame.
@@ -204,9 +229,12 @@ class Comparison {
     }
   }
 
-  void AskRelatives(const Family& family, const FrameComparison::ReadFrames& read_frames) {
+  void AskRelatives(const Family& family, const FrameComparison::OpenFrames& open_frames) {
     std::ranges::stable_sort(questions_, {}, &Question::member);
-    for (std::size_t first = 0; first < questions_.size() && asked_ < kMostPagesAsked;) {
+    std::optional<std::size_t> opened;  // member
+    FrameComparison::ReadFrames read_frames;
+    for (std::size_t first = 0;
+         first < questions_.size() && asked_ < kMostPagesAsked && !is_hidden_;) {
       const std::size_t member = questions_[first].member;
       VpnRange range = questions_[first].pages;
       std::size_t end = first + 1;
@@ -218,11 +246,24 @@ class Comparison {
       }
       asked_ += range.size().value();
       const Target& target = *family[member].target;
-      const std::vector<std::optional<SeenFrame>> frames = read_frames(target.pid, range);
+      if (opened != member) {
+        read_frames = open_frames(target);
+        opened = member;
+      }
+      std::vector<std::optional<SeenFrame>> frames;
+      if (read_frames) frames = read_frames(range);
+      is_hidden_ = std::ranges::any_of(frames, [](const auto& frame) { return !frame; });
       for (; first < end; ++first) {
         if (frames.size() == range.size().value()) Answer(questions_[first], target, range, frames);
       }
     }
+  }
+
+  bool are_frames_hidden() const { return is_hidden_; }
+
+  // These records are not compared. Precondition: no relative was asked.
+  void LeaveOut(std::size_t first, std::size_t end) {
+    if (first < end) left_out_.emplace_back(first, end);
   }
 
   // Adds the records, and sets same_as.
@@ -258,6 +299,10 @@ class Comparison {
       std::uint32_t& first_of_group = first[group[i]];
       if (first_of_group == kNone) first_of_group = i;
       same_as.push_back(first_of_group);
+    }
+    for (const auto& [first_left_out, end] : left_out_) {
+      std::fill(same_as.begin() + static_cast<std::ptrdiff_t>(first_left_out),
+                same_as.begin() + static_cast<std::ptrdiff_t>(end), kNotCompared);
     }
     columns.same_as = std::move(same_as);
   }
@@ -387,8 +432,36 @@ class Comparison {
   std::map<std::tuple<Vpn, std::uint64_t, std::uint64_t>, std::uint32_t> groups_;
   std::uint32_t next_group_;
   std::vector<Added> added_;
-  std::uint64_t asked_ = 0;  // pages
+  std::vector<std::pair<std::size_t, std::size_t>> left_out_;  // records: first and end
+  std::uint64_t asked_ = 0;                                    // pages
+  bool is_hidden_ = false;                                     // a frame was
 };
+
+// Returns the columns of these records that ForkedPages needs.
+PageColumns PartOf(const PageColumns& pages,
+                   std::vector<std::pair<std::size_t, std::size_t>> records) {
+  std::ranges::sort(records);
+  PageColumns part;
+  if (pages.accesses) part.accesses.emplace();
+  KeptGroups groups(pages, part);
+  for (const auto& [first, end] : records) {
+    for (std::size_t i = first; i < end; ++i) {
+      part.target.push_back(pages.target[i]);
+      part.vpn.push_back(pages.vpn[i]);
+      part.span_pages.push_back(pages.span_pages[i]);
+      part.looks.push_back(pages.looks[i]);
+      part.load_samples.push_back(pages.load_samples[i]);
+      part.store_samples.push_back(pages.store_samples[i]);
+      if (pages.accesses) {
+        part.accesses->loads.push_back(pages.accesses->loads[i]);
+        part.accesses->stores.push_back(pages.accesses->stores[i]);
+      }
+      part.same_as->push_back(0);
+      groups.Keep(i);
+    }
+  }
+  return part;
+}
 
 }  // namespace
 
@@ -397,59 +470,105 @@ FrameComparison::FrameComparison() {
   cpu_clock_ = &clock;
 }
 
-void FrameComparison::Compare(EpochProfile& profile,
-                              std::span<const std::optional<SeenFrame>> frames,
-                              const ParentOf& parent_of, const ReadFrames& read_frames) {
-  if (profile.targets.size() < 2 || profile.pages.empty() || profile.end < next_) return;
+FrameComparison::Outcome FrameComparison::Compare(EpochProfile& profile,
+                                                  std::span<const std::optional<SeenFrame>> frames,
+                                                  const ParentOf& parent_of,
+                                                  const OpenFrames& open_frames) {
+  Outcome outcome{.are_frames_hidden = are_frames_hidden_};
+  if (profile.targets.size() < 2 || profile.pages.empty() || profile.end < next_) return outcome;
   const MonotonicTime start = cpu_clock_->Now();
-  std::vector<Family> families = FamiliesOf(profile, frames, parent_of, told_);
+  std::map<Pid, Family> families = FamiliesOf(profile, frames, parent_of, told_);
+  const bool may_ask = open_frames && !are_frames_hidden_;
+  std::size_t records = 0;
   bool any_pair = false;
-  for (const Family& family : families) {
+  for (const auto& [root, family] : families) {
     std::size_t with_records = 0;
     for (const Member& member : family) {
       with_records += member.next < member.end;
       for (std::size_t i = member.next; i < member.end; ++i) {
         // Regions have looks, but no frame of their own: nothing shows these pages apart.
-        if (profile.pages.looks[i] > 0 && !frames[i]) return;
+        if (profile.pages.looks[i] > 0 && !frames[i]) return outcome;
       }
     }
-    any_pair |= with_records > 1 || read_frames;
+    records += RecordsOf(family);
+    any_pair |= with_records > 1 || may_ask;
   }
-  if (!any_pair) return;
+  if (!any_pair) return outcome;
   Comparison comparison(profile.pages, frames);
-  for (Family& family : families) {
-    comparison.JoinEqual(family, static_cast<bool>(read_frames));
-    if (read_frames) comparison.AskRelatives(family, read_frames);
+  if (records <= most_records_) {
+    for (auto& [root, family] : families) {
+      comparison.JoinEqual(family, may_ask);
+      if (may_ask) comparison.AskRelatives(family, open_frames);
+    }
+    are_frames_hidden_ = outcome.are_frames_hidden =
+        are_frames_hidden_ || comparison.are_frames_hidden();
+    comparison.Finish(profile.pages);
+    told_.Add(profile.pages);
+  } else {
+    std::vector<std::pair<std::size_t, std::size_t>> compared;  // records: first and end
+    std::size_t left = most_records_;
+    auto next = families.lower_bound(next_root_);
+    for (std::size_t i = 0; i < families.size(); ++i, ++next) {
+      if (next == families.end()) next = families.begin();
+      auto& [root, family] = *next;
+      if (left == 0) {
+        for (const Member& member : family) comparison.LeaveOut(member.next, member.end);
+        continue;
+      }
+      const Family whole = family;
+      const Vpn from = root == next_root_ ? next_page_ : Vpn(0);
+      const std::optional<Vpn> rest = TakePart(profile.pages, from, left, family);
+      left = rest ? 0 : left - std::min(left, RecordsOf(family));
+      next_root_ = rest ? root : Pid(root.value() + 1);
+      next_page_ = rest.value_or(Vpn(0));
+      for (std::size_t member = 0; member < family.size(); ++member) {
+        comparison.LeaveOut(whole[member].next, family[member].next);
+        comparison.LeaveOut(family[member].end, whole[member].end);
+        compared.emplace_back(family[member].next, family[member].end);
+      }
+      outcome.not_compared -= RecordsOf(family);
+      comparison.JoinEqual(family, false);
+    }
+    outcome.not_compared += records;
+    comparison.Finish(profile.pages);
+    told_.Add(PartOf(profile.pages, std::move(compared)));
   }
-  comparison.Finish(profile.pages);
-  told_.Add(profile.pages);
   std::vector<TargetId> targets;
   for (const Target& target : profile.targets) targets.push_back(target.id);
   told_.KeepOnly(targets);
   next_ = profile.end + kRest * (cpu_clock_->Now() - start);
+  return outcome;
 }
 
-std::vector<std::optional<SeenFrame>> ReadPagemap(Pid pid, VpnRange pages) {
-  const UniqueFd file(
-      ::open(fmt::format("/proc/{}/pagemap", pid.value()).c_str(), O_RDONLY | O_CLOEXEC));
-  std::vector<std::uint64_t> entries(pages.size().value());
-  const std::size_t bytes = entries.size() * sizeof entries[0];
-  const auto offset = static_cast<off_t>(pages.start.value() * sizeof entries[0]);
-  if (!file || ::pread(file.get(), entries.data(), bytes, offset) != static_cast<ssize_t>(bytes))
-    return {};
-  std::vector<std::optional<SeenFrame>> frames;
-  frames.reserve(entries.size());
-  for (const std::uint64_t entry : entries) {
-    const std::uint64_t frame = entry & kPagemapFrame;
-    if (!(entry & kPagemapPresent)) {
-      frames.emplace_back(SeenFrame{});
-    } else if (frame == 0) {
-      frames.emplace_back(std::nullopt);
-    } else {
-      frames.emplace_back(SeenFrame{.number = frame, .is_shareable = !(entry & kPagemapExclusive)});
+FrameComparison::ReadFrames OpenPagemap(const Target& target, const std::filesystem::path& proc) {
+  const auto path = proc / std::to_string(target.pid.value()) / "pagemap";
+  UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return {};
+  // The descriptor stays with the memory that it was opened for. If the process is the target now,
+  // it was when the file was opened.
+  const auto stat = ProcFs(proc).Stat(target.pid);
+  if (!stat || stat->start_time_ticks != target.start_time_ticks) return {};
+  return [file = std::move(file)](VpnRange pages) -> std::vector<std::optional<SeenFrame>> {
+    std::vector<std::uint64_t> entries(pages.size().value());
+    const std::size_t bytes = entries.size() * sizeof entries[0];
+    const auto offset = static_cast<off_t>(pages.start.value() * sizeof entries[0]);
+    if (::pread(file.get(), entries.data(), bytes, offset) != static_cast<ssize_t>(bytes))
+      return {};
+    std::vector<std::optional<SeenFrame>> frames;
+    frames.reserve(entries.size());
+    for (const std::uint64_t entry : entries) {
+      const std::uint64_t frame = entry & kPagemapFrame;
+      if (!(entry & kPagemapPresent)) {
+        frames.emplace_back(SeenFrame{});
+      } else if (frame == 0) {
+        frames.emplace_back(std::nullopt);
+      } else {
+        frames.emplace_back(
+            SeenFrame{.number = frame, .is_shareable = !(entry & kPagemapExclusive)});
+      }
     }
-  }
-  return frames;
+    return frames;
+  };
 }
 
 }  // namespace tmprof

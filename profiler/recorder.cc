@@ -31,6 +31,20 @@ void AddNote(SourceStatus& status, const std::string& text) {
   status.note += text;
 }
 
+// Says with the looks at pages which of them were not compared.
+void Tell(const FrameComparison::Outcome& outcome, EpochProfile& profile) {
+  for (SourceStatus& status : profile.sources) {
+    if (status.role != SourceRole::kReferences || status.state != SourceState::kActive) continue;
+    if (outcome.not_compared > 0)
+      status.details.push_back({"records_not_compared", outcome.not_compared});
+    if (outcome.are_frames_hidden) {
+      AddNote(status,
+              "a page that forked processes share may count for each of them, as the kernel shows "
+              "frames in /proc/PID/pagemap with CAP_SYS_ADMIN only");
+    }
+  }
+}
+
 }  // namespace
 
 void PollWaiter::Wait(const std::vector<int>& fds, std::chrono::nanoseconds timeout) {
@@ -154,7 +168,7 @@ Status Recorder::EndEpoch(MonotonicTime now,
                                      .profiler_cpu_time = own_cpu - own_cpu_at_epoch_start_},
                                     std::move(delivered), &frames);
   const auto parent_of = [this](TargetId target) { return environment_.targets.ParentOf(target); };
-  frame_comparison_.Compare(profile, frames, parent_of, environment_.read_frames);
+  Tell(frame_comparison_.Compare(profile, frames, parent_of, environment_.open_frames), profile);
   own_cpu_at_epoch_start_ = own_cpu;
   if (environment_.complete_epoch) environment_.complete_epoch(profile);
   const Status taken = on_epoch(profile);

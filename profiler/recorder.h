@@ -82,7 +82,7 @@ class Recorder {
     // Told of each source that fails while another works; may be empty.
     std::function<void(const Error&)> on_source_failure;
     // Asked for frames of pages that no look read; may be empty.
-    FrameComparison::ReadFrames read_frames;
+    FrameComparison::OpenFrames open_frames;
   };
   enum class StopReason : std::uint8_t { kDuration, kRequested, kTargetsGone };
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/kept_groups.h"
 #include "base/shared_pages.h"
 #include "base/tiers.h"
 #include "proto/wire_enum.h"
@@ -394,6 +395,10 @@ void EncodePages(const EpochProfile& epoch, wire::PageColumns& message) {
     TMPROF_CHECK(pages.same_as->size() == records);
     for (std::uint32_t i = 0; i < records; ++i) {
       const std::uint32_t first = (*pages.same_as)[i];
+      if (first == kNotCompared) {
+        values[i] = first;
+        continue;
+      }
       TMPROF_CHECK(first == i || (first < i && (*pages.same_as)[first] == first &&
                                   pages.span_pages[first] == pages.span_pages[i]));
       values[i] = first == i ? 0 : std::uint64_t{first} + 1;
@@ -486,6 +491,7 @@ Verdict CheckSameAs(std::span<const std::uint32_t> span_pages, std::span<std::ui
       same_as[i] = i;
       continue;
     }
+    if (same_as[i] == kNotCompared) continue;
     const std::uint32_t first = same_as[i] - 1;
     if (first >= same_as.size()) {
       return Wrong(fmt::format("record {} is of the same pages as record {}, but there are {}", i,

@@ -168,7 +168,7 @@ class RecordSession {
                                ? [this](EpochProfile& epoch) { objects_.Complete(epoch); }
                                : std::function<void(EpochProfile&)>(),
          .on_source_failure = [](const Error& error) { Warn(error.Message()); },
-         .read_frames = ReadPagemap},
+         .open_frames = [](const Target& target) { return OpenPagemap(target); }},
         std::move(sources->sources), std::move(sources->unavailable));
     if (auto status = Begin(tracker, recorder); !status) {
       command_.reset();  // a child that is still held would never end by itself

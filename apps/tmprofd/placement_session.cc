@@ -199,7 +199,7 @@ Status PlacementSession::Run(const std::function<bool()>& stop_requested,
        .find_targets = [this](MonotonicTime now) { FindTargets(now); },
        .on_targets = [this](const auto& now) { FollowTargets(now); },
        .on_source_failure = [this](const Error& error) { warn_(error.Message()); },
-       .read_frames = ReadPagemap},
+       .open_frames = [](const Target& target) { return OpenPagemap(target); }},
       std::move(sources_.sources), std::move(sources_.unavailable));
   const auto ended = recorder.Run([this](const EpochProfile& epoch) -> Status {
     EndEpoch(epoch);

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/kept_groups.h"
+
 namespace tmprof {
 namespace forked_pages_test {
 
@@ -104,6 +106,20 @@ TEST_F(ForkedPagesTest, KeepsPagesJoinedInAnEpochThatDidNotCompare) {
   pages.same_as.reset();
   forked_.Add(pages);
   EXPECT_EQ(Name(1, 10), Key(0, 10));
+}
+
+TEST_F(ForkedPagesTest, KeepsPagesJoinedThatWereNotCompared) {
+  constexpr std::uint32_t kOut = kNotCompared;
+  Add({{0, 10, 1}, {0, 11, 2}, {1, 10, 1}, {1, 11, 2}});
+  PageColumns pages = Compared({{0, 10, 1}, {0, 11, 2}, {1, 10, 4}, {1, 11, 5}});
+  pages.same_as = {kOut, 1, 2, 3};
+  forked_.Add(pages);
+  EXPECT_EQ(Name(1, 10), Key(0, 10)) << "a copy, or the first process has written";
+  EXPECT_EQ(Name(1, 11), Key(1, 11));
+  pages = Compared({{0, 12, 1}, {1, 12, 1}});
+  pages.same_as = {kOut, kOut};
+  forked_.Add(pages);
+  EXPECT_EQ(Name(1, 12), Key(1, 12)) << "two records that were left out are not of one page";
 }
 
 TEST_F(ForkedPagesTest, KeepsHugePagesJoinedWhereOneOfThemWasSplit) {

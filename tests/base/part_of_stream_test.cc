@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/kept_groups.h"
 #include "tests/base/hand_made.h"
 
 namespace tmprof {
@@ -120,6 +121,11 @@ TEST(PartOfStream, KeepsWhichRecordsAreOfTheSamePages) {
   EpochProfile epoch;
   ASSERT_TRUE(part.Next(epoch).value());
   EXPECT_EQ(epoch.pages.same_as, (std::vector<std::uint32_t>{0, 1, 1}));
+  constexpr std::uint32_t kOut = kNotCompared;
+  whole.pages.same_as = {kOut, kOut, 2, 2};
+  PartOfStream with_others = Part(whole, {{Vpn(2), Vpn(5)}});
+  ASSERT_TRUE(with_others.Next(epoch).value());
+  EXPECT_EQ(epoch.pages.same_as, (std::vector<std::uint32_t>{kOut, 1, 1}));
 }
 
 TEST(PartOfStream, HandsOnDamage) {

@@ -14,7 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/host/procfs.h"
+#include "base/kept_groups.h"
 #include "profiler/epoch_builder.h"
+#include "tests/base/host/proc_tree.h"
 
 namespace tmprof {
 namespace frame_comparison_test {
@@ -58,13 +61,13 @@ class FrameComparisonTest : public testing::Test {
     std::vector<std::optional<SeenFrame>> frames;
     EpochProfile profile = BuildEpoch({.end = now_, .targets = targets_},
                                       {{.references = std::exchange(looks_, {})}}, &frames);
-    comparison_.Compare(
+    outcome_ = comparison_.Compare(
         profile, frames,
         [this](TargetId target) -> std::optional<Pid> {
           const auto known = parent_of_.find(target);
           return known == parent_of_.end() ? std::nullopt : std::optional(known->second);
         },
-        read_frames_);
+        open_frames_);
     return profile;
   }
   using Column = std::optional<std::vector<std::uint32_t>>;
@@ -74,9 +77,10 @@ class FrameComparisonTest : public testing::Test {
   std::map<TargetId, Pid> parent_of_;
   std::vector<ReferenceRecord> looks_;
   SlowClock clock_;
-  FrameComparison::ReadFrames read_frames_;
+  FrameComparison::OpenFrames open_frames_;
   FrameComparison comparison_{clock_};
-  MonotonicTime now_{seconds(100)};  // end of the next epoch
+  FrameComparison::Outcome outcome_;  // of the last epoch
+  MonotonicTime now_{seconds(100)};   // end of the next epoch
 };
 
 TEST_F(FrameComparisonTest, JoinsPagesOfAFamilyWithEqualFrames) {
@@ -151,16 +155,20 @@ TEST_F(FrameComparisonTest, ComparesNothingWithoutFrames) {
 class AskedRelativesTest : public FrameComparisonTest {
  protected:
   AskedRelativesTest() {
-    read_frames_ = [this](Pid pid, VpnRange pages) {
-      std::vector<std::optional<SeenFrame>> frames;
-      asked_ += std::to_string(pid.value()) + ":" + std::to_string(pages.start.value()) + "+" +
-                std::to_string(pages.size().value()) + " ";
-      for (Vpn page = pages.start; page < pages.end; page = page + PageCount(1)) {
-        const auto known = frames_of_[pid].find(page);
-        frames.push_back(known == frames_of_[pid].end() ? SeenFrame() : known->second);
-      }
-      return frames;
+    open_frames_ = [this](const Target& target) -> FrameComparison::ReadFrames {
+      ++opened_;
+      return [this, pid = target.pid](VpnRange pages) { return Read(pid, pages); };
     };
+  }
+  std::vector<std::optional<SeenFrame>> Read(Pid pid, VpnRange pages) {
+    std::vector<std::optional<SeenFrame>> frames;
+    asked_ += std::to_string(pid.value()) + ":" + std::to_string(pages.start.value()) + "+" +
+              std::to_string(pages.size().value()) + " ";
+    for (Vpn page = pages.start; page < pages.end; page = page + PageCount(1)) {
+      const auto known = frames_of_[pid].find(page);
+      frames.push_back(known == frames_of_[pid].end() ? SeenFrame() : known->second);
+    }
+    return frames;
   }
   void Have(std::uint32_t target, std::uint64_t vpn, std::optional<SeenFrame> frame) {
     frames_of_[Pid(100 + static_cast<std::int32_t>(target))][Vpn(vpn)] = frame;
@@ -182,6 +190,7 @@ class AskedRelativesTest : public FrameComparisonTest {
 
   std::map<Pid, std::map<Vpn, std::optional<SeenFrame>>> frames_of_;
   std::string asked_;
+  int opened_ = 0;
 };
 
 TEST_F(AskedRelativesTest, HaveARecordWithoutEvidenceOncePagesAreTheSame) {
@@ -261,21 +270,115 @@ TEST_F(AskedRelativesTest, AreLeftOutWhereNothingCanBeReadOrNothingIsPrivate) {
   Look(1, 1005, At(71));
   EXPECT_EQ(Told(), "1:5+1 1=0\n1:1005+1 1=1\n");
   EXPECT_EQ(Asked(), "100:5+1 ");
+  comparison_ = FrameComparison(clock_);
   targets_[0].exited = true;
   Look(1, 5, At(70));
   EXPECT_EQ(Told(), "1:5+1 1=0\n");
   EXPECT_EQ(Asked(), "");
 }
 
+TEST_F(AskedRelativesTest, AreOpenedOnceForAllTheirPages) {
+  Start(0, 1);
+  Start(1, 100);
+  for (const std::uint64_t page : {5, 500, 900}) Look(1, page, At(page));
+  (void)Epoch();
+  EXPECT_EQ(Asked(), "100:5+1 100:500+1 100:900+1 ");
+  EXPECT_EQ(opened_, 1);
+}
+
+TEST_F(AskedRelativesTest, AreAskedNoMoreOnceAFrameIsHidden) {
+  Start(0, 1);
+  Start(1, 100);
+  Look(1, 5, At(70));
+  (void)Epoch();
+  EXPECT_FALSE(outcome_.are_frames_hidden);
+  Have(0, 6, std::nullopt);
+  for (const std::uint64_t page : {6, 500}) Look(1, page, At(page));
+  (void)Epoch();
+  EXPECT_EQ(Asked(), "100:5+1 100:6+1 ");
+  EXPECT_TRUE(outcome_.are_frames_hidden);
+  for (const std::uint32_t target : {0U, 1U}) Look(target, 7, At(70));
+  EXPECT_EQ(Told(), "0:7+1 1=0\n1:7+1 1=0\n") << "looks are compared still";
+  EXPECT_EQ(Asked(), "");
+  EXPECT_EQ(opened_, 2);
+  EXPECT_TRUE(outcome_.are_frames_hidden);
+}
+
 TEST_F(FrameComparisonTest, ReadsTheFramesOfThisProcess) {
   const std::vector<char> memory(8 * kBasePageBytes, 'x');
   const Vpn page(VpnOfAddress(reinterpret_cast<std::uint64_t>(memory.data())).value() + 1);
-  const auto frames = ReadPagemap(Pid(::getpid()), {page, page + PageCount(2)});
+  const auto stat = ProcFs().Stat(Pid(::getpid()));
+  ASSERT_TRUE(stat);
+  Target self{.pid = Pid(::getpid()), .start_time_ticks = stat->start_time_ticks};
+  auto pagemap = OpenPagemap(self);
+  ASSERT_TRUE(pagemap);
+  const auto frames = pagemap({page, page + PageCount(2)});
   ASSERT_EQ(frames.size(), 2u);
   if (!frames[0]) GTEST_SKIP() << "frames take CAP_SYS_ADMIN";
   EXPECT_NE(frames[0]->number, frames[1]->number);
   EXPECT_FALSE(frames[0]->is_shareable);
-  EXPECT_TRUE(ReadPagemap(Pid(0), {page, page + PageCount(2)}).empty()) << "no process";
+}
+
+// Bits 63 and 56: present, and mapped by this process alone.
+TEST_F(FrameComparisonTest, ReadsNoFramesOfAnotherProcessThatHasTheNumberOfTheTarget) {
+  ProcTree tree;
+  tree.Put({.pid = 10});
+  const std::uint64_t entries[] = {0, 1ull << 63 | 1ull << 56 | 70, 1ull << 63 | 71, 1ull << 63};
+  tree.Write("10/pagemap", std::string(reinterpret_cast<const char*>(entries), sizeof entries));
+  Target target{.pid = Pid(10), .start_time_ticks = FakeProcess{}.start_time_ticks};
+  auto pagemap = OpenPagemap(target, tree.root());
+  ASSERT_TRUE(pagemap);
+  const auto frames = pagemap({Vpn(0), Vpn(4)});
+  ASSERT_EQ(frames.size(), 4u);
+  EXPECT_EQ(frames[0], SeenFrame()) << "not present";
+  EXPECT_EQ(frames[1], OwnAt(70));
+  EXPECT_EQ(frames[2], At(71));
+  EXPECT_EQ(frames[3], std::nullopt) << "hidden";
+  EXPECT_TRUE(pagemap({Vpn(3), Vpn(5)}).empty()) << "behind the end";
+  ++target.start_time_ticks;
+  EXPECT_FALSE(OpenPagemap(target, tree.root()));
+  target.pid = Pid(11);
+  EXPECT_FALSE(OpenPagemap(target, tree.root())) << "no process";
+}
+
+// A comparison of four records at a time, of two families.
+TEST_F(FrameComparisonTest, ComparesAPartAtATimeAndSaysWhatItLeftOut) {
+  constexpr std::uint32_t kOut = kNotCompared;
+  comparison_ = FrameComparison(clock_, 4);
+  Start(0, 1);
+  Start(1, 100);
+  Start(2, 1);
+  Start(3, 102);
+  Start(4, 1);  // has no relatives
+  const auto compare = [&] {
+    for (std::uint32_t target = 0; target < 4; ++target) {
+      Look(target, 5, At(70));
+      Look(target, 6, At(80));
+      if (target < 2) Look(target, 900, At(90));
+    }
+    Look(4, 5, At(70));
+    return SameAs();
+  };
+  // Records: 0 to 2 of the first process, 3 to 5 of its child, 6 and 7, 8 and 9, 10.
+  EXPECT_EQ(compare(), (Column{{0, 1, kOut, 0, 1, kOut, kOut, kOut, kOut, kOut, 10}}));
+  EXPECT_EQ(outcome_.not_compared, 6u);
+  EXPECT_EQ(compare(), (Column{{kOut, kOut, 2, kOut, kOut, 2, 6, kOut, 6, kOut, 10}}));
+  EXPECT_EQ(outcome_.not_compared, 6u);
+  EXPECT_EQ(compare(), (Column{{0, kOut, kOut, 0, kOut, kOut, kOut, 7, kOut, 7, 10}}))
+      << "what is left of a part goes to the next family";
+  EXPECT_EQ(outcome_.not_compared, 6u);
+  comparison_ = FrameComparison(clock_, 10);
+  EXPECT_EQ(compare(), (Column{{0, 1, 2, 0, 1, 2, 6, 7, 6, 7, 10}}));
+  EXPECT_EQ(outcome_.not_compared, 0u);
+}
+
+TEST_F(AskedRelativesTest, AreLeftAloneWhileAPartIsCompared) {
+  comparison_ = FrameComparison(clock_, 1);
+  Start(0, 1);
+  Start(1, 100);
+  for (const std::uint64_t page : {5, 6}) Look(1, page, At(page));
+  EXPECT_EQ(Told(), "1:5+1 1=0\n1:6+1 1=4294967295\n");
+  EXPECT_EQ(Asked(), "");
 }
 
 TEST_F(FrameComparisonTest, RestsFor200TimesTheCpuTimeOfAComparison) {

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/kept_groups.h"
 #include "base/unique_fd.h"
 #include "proto/extension_codec.h"
 #include "tests/base/fake_clock.h"
@@ -228,9 +229,10 @@ TEST_F(RecorderTest, HasOthersServedLikeSourcesAndEachEpochCompleted) {
     EXPECT_EQ(epoch.extension->Encode(epoch), std::to_string(epoch.index));
 }
 
-// A process and its child, whose pages it sees at one frame each.
+// Processes of a family, whose first pages it sees at one frame each.
 class ForkedSource final : public Source {
  public:
+  explicit ForkedSource(std::uint64_t pages = 1) : pages_(pages) {}
   std::string_view name() const override { return "forked"; }
   SourceRole role() const override { return SourceRole::kReferences; }
   Status SetTargets(const std::vector<TrackedProcess>& targets) override {
@@ -241,14 +243,17 @@ class ForkedSource final : public Source {
   SourceEpoch TakeEpoch() override {
     SourceEpoch epoch{.status = {.name = "forked", .state = SourceState::kActive}};
     for (const TrackedProcess& target : targets_) {
-      epoch.references.push_back({.key = {target.id, Vpn(1)},
-                                  .looks = 1,
-                                  .frame = SeenFrame{.number = 9, .is_shareable = true}});
+      for (std::uint64_t page = 1; page <= pages_; ++page) {
+        epoch.references.push_back({.key = {target.id, Vpn(page)},
+                                    .looks = 1,
+                                    .frame = SeenFrame{.number = 8 + page, .is_shareable = true}});
+      }
     }
     return epoch;
   }
 
  private:
+  std::uint64_t pages_;
   std::vector<TrackedProcess> targets_;
 };
 
@@ -260,6 +265,54 @@ TEST_F(RecorderTest, TellsWhichPagesAProcessSharesWithItsChild) {
   ASSERT_TRUE(RunIn(World(), {.duration = 2s}, std::move(sources)).has_value());
   ASSERT_EQ(epochs_.size(), 2U);
   EXPECT_EQ(epochs_[1].pages.same_as, (std::vector<std::uint32_t>{0, 0}));
+}
+
+TEST_F(RecorderTest, SaysHowManyRecordsOfRelativesItDidNotCompare) {
+  tree_.Put({.pid = 11, .parent = 10});
+  ASSERT_TRUE(targets_.AddNamed(Pid(11)).has_value());
+  std::vector<std::unique_ptr<Source>> sources;
+  sources.push_back(std::make_unique<ForkedSource>(FrameComparison::kMostRecords / 2 + 3));
+  ASSERT_TRUE(RunIn(World(), {.duration = 1s}, std::move(sources)).has_value());
+  ASSERT_EQ(epochs_.size(), 1U);
+  EXPECT_EQ(std::ranges::count(*epochs_[0].pages.same_as, kNotCompared), 6);
+  EXPECT_THAT(epochs_[0].sources[0].details,
+              testing::Contains(NamedCount{.name = "records_not_compared", .count = 6}));
+}
+
+TEST_F(RecorderTest, SaysThatRelativesHideTheirFrames) {
+  tree_.Put({.pid = 11, .parent = 10});
+  tree_.Put({.pid = 12, .parent = 10});
+  for (const int pid : {11, 12}) ASSERT_TRUE(targets_.AddNamed(Pid(pid)).has_value());
+  // A source that never looks at the last target.
+  class Partial final : public Source {
+   public:
+    std::string_view name() const override { return "partial"; }
+    SourceRole role() const override { return SourceRole::kReferences; }
+    Status SetTargets(const std::vector<TrackedProcess>& targets) override {
+      std::vector<TrackedProcess> some = targets;
+      some.pop_back();
+      return forked_.SetTargets(some);
+    }
+    void SetActive(bool /*active*/) override {}
+    SourceEpoch TakeEpoch() override { return forked_.TakeEpoch(); }
+
+   private:
+    ForkedSource forked_;
+  };
+  std::vector<std::unique_ptr<Source>> sources;
+  sources.push_back(std::make_unique<Partial>());
+  Recorder::Environment world = World();
+  int opened = 0;
+  world.open_frames = [&opened](const Target&) -> FrameComparison::ReadFrames {
+    ++opened;
+    return
+        [](VpnRange pages) { return std::vector<std::optional<SeenFrame>>(pages.size().value()); };
+  };
+  ASSERT_TRUE(RunIn(std::move(world), {.duration = 2s}, std::move(sources)).has_value());
+  ASSERT_EQ(epochs_.size(), 2U);
+  EXPECT_EQ(opened, 1);
+  for (const EpochProfile& epoch : epochs_)
+    EXPECT_THAT(epoch.sources[0].note, testing::HasSubstr("CAP_SYS_ADMIN"));
 }
 
 TEST_F(RecorderTest, EndsWhenAskedWithWhatTheOpenEpochHolds) {

@@ -8,6 +8,7 @@
 #include <random>
 #include <utility>
 
+#include "base/kept_groups.h"
 #include "proto/frame.h"
 #include "tests/proto/trace_fixture.h"
 
@@ -500,6 +501,16 @@ TEST_F(TraceRoundTrip, TraceIsReadableThroughPipe) {
   EXPECT_EQ(back.error, "");
   EXPECT_EQ(back.epochs, SmallEpochs());
   EXPECT_TRUE(back.finished);
+}
+
+TEST_F(TraceRoundTrip, KeepsWhichRecordsWereNotCompared) {
+  std::vector<EpochProfile> epochs = {SmallEpochs()[0]};
+  epochs[0].pages.same_as = {0, kNotCompared, 2, 3, 2};
+  Result<TraceWriter> writer = TraceWriter::Create(path(), SmallInfo());
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(writer->Write(epochs[0]));
+  ASSERT_TRUE(writer->Finish());
+  EXPECT_EQ(ReadTrace(path()).epochs, epochs);
 }
 
 using TraceRoundTripDeathTest = TraceRoundTrip;

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "base/kept_groups.h"
 #include "proto/frame.h"
 #include "tests/proto/trace_fixture.h"
 
@@ -408,8 +409,12 @@ TEST_F(TraceValidation, RecordsOfTheSamePagesNameTheFirstOfThem) {
 
   EXPECT_EQ(Complaint(with(Codes({0, 0, 4}))),
             "record 2 is of the same pages as record 3, but there are 3");
-  EXPECT_EQ(Complaint(with(Codes({0, 0, 255}, {}, {0xffff'ffff}))),
-            "record 2 is of the same pages as record 4294967294, but there are 3");
+  const ReadBack left_out = ReadMessage(with(Codes({255, 0, 255}, {}, {0xffff'ffff, 0xffff'ffff})));
+  ASSERT_EQ(left_out.error, "");
+  EXPECT_EQ(left_out.epochs[0].pages.same_as,
+            (std::vector<std::uint32_t>{kNotCompared, 1, kNotCompared}));
+  EXPECT_EQ(Complaint(with(Codes({0, 0, 255}, {}, {0xffff'fffe}))),
+            "record 2 is of the same pages as record 4294967293, but there are 3");
   EXPECT_EQ(Complaint(with(Codes({0, 0, 3}))), "record 2 is of the same pages as itself");
   EXPECT_EQ(Complaint(with(Codes({3, 0, 1}))),
             "record 0 is of the same pages as record 2, which is after it");

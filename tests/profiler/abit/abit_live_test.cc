@@ -311,7 +311,9 @@ TEST_P(AbitLive, PagesOfAChildAreThoseOfItsParentUntilOneOfBothWrites) {
         }
         at = read.next;
       }
-      const auto by_pagemap = ReadPagemap(pids[id], arena.range());
+      auto pagemap = OpenPagemap({.pid = pids[id], .start_time_ticks = stat->start_time_ticks});
+      ASSERT_TRUE(pagemap);
+      const auto by_pagemap = pagemap(arena.range());
       ASSERT_EQ(by_pagemap.size(), of_process.size());
       for (std::size_t i = 0; i < of_process.size(); ++i) {
         ASSERT_EQ(by_pagemap[i]->number, of_process[i]->number);
