@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/process_families.h"
+
 namespace tmprof {
 namespace {
 
@@ -79,11 +81,13 @@ void SessionFacts::SeeLast(const std::vector<TrackedProcess>& targets) {
 void SessionFacts::SeeShared(const std::vector<TrackedProcess>& targets,
                              std::chrono::nanoseconds most_time) {
   std::vector<ProcessMemory> processes;
+  ProcessFamilies families;
   std::size_t unread = 0;  // number of those that live
   for (const TrackedProcess& target : targets) {
     const auto stat = procfs_.Stat(target.pid);
     if (!stat || !stat->alive() || stat->start_time_ticks != target.start_time_ticks) continue;
     ++unread;
+    families.Join(target.pid, stat->parent);
     const auto time =
         kTimeOfPage * stat->resident.value() + kTimeOfMapping * target.mappings.size();
     if (time > most_time) continue;
@@ -91,10 +95,13 @@ void SessionFacts::SeeShared(const std::vector<TrackedProcess>& targets,
     if (!mappings || mappings->empty()) continue;
     --unread;
     most_time -= time;
-    processes.push_back(
-        {.id = target.id, .ipc_namespace = target.ipc_namespace, .mappings = *std::move(mappings)});
+    processes.push_back({.id = target.id,
+                         .ipc_namespace = target.ipc_namespace,
+                         .family = target.pid,
+                         .mappings = *std::move(mappings)});
   }
   if (processes.empty()) return;
+  for (ProcessMemory& process : processes) process.family = families.RootOf(*process.family);
   const JointMemory joint = JointMemoryOf(processes);
   KeepMost(facts_.unobservable.device, joint.device);
   // A target that was just forked is not recorded yet: the look at most memory counts. One that was
@@ -103,15 +110,16 @@ void SessionFacts::SeeShared(const std::vector<TrackedProcess>& targets,
     most_counted_ = joint.counted;
     facts_.mapped_elsewhere = joint.elsewhere;
   }
-  KeepMost(held_, HeldSince(joint));
+  for (const bool joins_relatives : {false, true})
+    KeepMost(held_[joins_relatives], HeldSince(joint, joins_relatives));
   most_since_ = PageCount(0);
   joint_ = joint;
 }
 
 // Since the last look at what is shared until now, when `joint` was read. The look at more memory
 // shows more.
-PageCount SessionFacts::HeldSince(const JointMemory& joint) const {
-  return (joint_.counted > joint.counted ? joint_ : joint).HeldIf(most_since_);
+PageCount SessionFacts::HeldSince(const JointMemory& joint, bool joins_relatives) const {
+  return (joint_.counted > joint.counted ? joint_ : joint).HeldIf(most_since_, joins_relatives);
 }
 
 void SessionFacts::Add(const EpochProfile& epoch) {
@@ -143,6 +151,7 @@ void SessionFacts::Add(const EpochProfile& epoch) {
   }
   if (refused) KeepMost(facts_.unobservable.refused, *refused);
   shared_.AddEpoch(epoch);
+  joins_relatives_ = joins_relatives_ || epoch.pages.same_as;
   JoinedSpans looked_at(looked_at_);
   JoinedSpans accessed(accessed_);
   const PageColumns& pages = epoch.pages;
@@ -165,11 +174,12 @@ RecordingFacts SessionFacts::Facts() const {
   facts.stopped_throughout = seen_targets_ && !seen_not_stopped_;
   facts.gated_throughout = any_source_ && !any_active_;
   if (!cpu_time_known_) facts.cpu_time.reset();
-  if (most_since_.value() > 0 || held_) {
-    facts.resident = held_;
-    KeepMost(facts.resident, HeldSince(JointMemory()));
+  const std::optional<PageCount>& held = held_[joins_relatives_];
+  if (most_since_.value() > 0 || held) {
+    facts.resident = held;
+    KeepMost(facts.resident, HeldSince(JointMemory(), joins_relatives_));
   }
-  facts.resident_is_at_most = !held_ && most_targets_ > 1;
+  facts.resident_is_at_most = !held && most_targets_ > 1;
   facts.looked_at = looked_at_.size();
   facts.accessed = accessed_.size();
   return facts;

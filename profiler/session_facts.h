@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -44,16 +45,19 @@ class SessionFacts {
 
  private:
   void SeeShared(const std::vector<TrackedProcess>& targets, std::chrono::nanoseconds most_time);
-  PageCount HeldSince(const JointMemory& joint) const;
+  PageCount HeldSince(const JointMemory& joint, bool joins_relatives) const;
 
   const ProcFs& procfs_;
   RecordingFacts facts_;
   SharedPages shared_;
-  PageCount most_counted_;         // resident in each target, summed, at the look that saw most
-  JointMemory joint_;              // the last reading
-  PageCount most_since_;           // resident in each target, summed, the most since then
-  std::optional<PageCount> held_;  // the most that all targets together held up to then
-  std::size_t most_targets_ = 0;   // at one time
+  PageCount most_counted_;  // resident in each target, summed, at the look that saw most
+  JointMemory joint_;       // the last reading
+  PageCount most_since_;    // resident in each target, summed, the most since then
+  // The most that all targets together held up to then, where pages that relatives share since
+  // fork(2) count for each (held_[0]) or once (held_[1]).
+  std::array<std::optional<PageCount>, 2> held_;
+  bool joins_relatives_ = false;  // epochs tell which pages relatives share
+  std::size_t most_targets_ = 0;  // at one time
   MonotonicTime look_at_shared_{};
   std::chrono::nanoseconds look_at_shared_again_{};
   std::set<Pid> targets_;

@@ -54,19 +54,50 @@ PageCount DistinctPages(std::vector<Placed> mapped) {
 // Returns the distinct resident pages, at least.
 PageCount DistinctPages(const FileMemory& file) {
   PageCount pages((file.proportional_bytes + kBasePageBytes - 1) / kBasePageBytes);
+  for (const auto& [id, mapped] : file.mapped) pages = std::max(pages, DistinctPages(mapped));
+  return pages;
+}
+
+// Returns the size of the mapped parts of the file.
+PageCount MappedSize(const FileMemory& file) {
   std::vector<VpnRange> ranges;
   for (const auto& [id, mapped] : file.mapped) {
-    pages = std::max(pages, DistinctPages(mapped));
     for (const Placed& each : mapped) ranges.push_back(each.range);
   }
-  return std::min(pages, SizeOfUnion(std::move(ranges)));
+  return SizeOfUnion(std::move(ranges));
+}
+
+// A private mapping, by its addresses.
+struct PrivateMemory {
+  TargetId id;
+  Placed mapped;
+  std::uint64_t proportional_bytes = 0;
+};
+
+// Returns the distinct pages of relatives in these mappings, at least. Those that overlap may have
+// the same pages.
+PageCount DistinctPages(std::vector<PrivateMemory> of_family) {
+  std::ranges::sort(of_family, {}, [](const PrivateMemory& each) {
+    return std::pair(each.mapped.range.start, each.id);
+  });
+  PageCount pages;
+  FileMemory open;  // mappings that overlap so far
+  Vpn end;
+  for (const PrivateMemory& each : of_family) {
+    if (each.mapped.range.start >= end) pages += DistinctPages(std::exchange(open, {}));
+    open.mapped[each.id].push_back(each.mapped);
+    open.proportional_bytes += each.proportional_bytes;
+    end = std::max(end, each.mapped.range.end);
+  }
+  return pages + DistinctPages(open);
 }
 
 }  // namespace
 
-PageCount JointMemory::HeldIf(PageCount sum) const {
+PageCount JointMemory::HeldIf(PageCount sum, bool joins_relatives) const {
   if (counted.value() == 0) return sum;
-  const double grown = static_cast<double>(apart.value()) * static_cast<double>(sum.value()) /
+  const PageCount others = joins_relatives ? apart_distinct : apart;
+  const double grown = static_cast<double>(others.value()) * static_cast<double>(sum.value()) /
                        static_cast<double>(counted.value());
   return std::min(sum, shared + PageCount(static_cast<std::uint64_t>(std::llround(grown))));
 }
@@ -80,6 +111,7 @@ JointMemory JointMemoryOf(std::span<const ProcessMemory> processes) {
     names.Add({std::move(target)});
   }
   std::map<TargetId, FileMemory> files;
+  std::map<Pid, std::vector<PrivateMemory>> families;
   for (const ProcessMemory& process : processes) {
     const std::span<const SharedPages::Part> parts = names.PartsOf(process.id);
     auto part = parts.begin();
@@ -90,6 +122,12 @@ JointMemory JointMemoryOf(std::span<const ProcessMemory> processes) {
       while (part != parts.end() && part->range.start < memory.mapping.range.start) ++part;
       if (part == parts.end() || part->range.start != memory.mapping.range.start) {
         joint.apart += memory.resident;
+        if (process.family && memory.mapping.kind != MappingKind::kShared) {
+          families[*process.family].push_back(
+              {process.id, {memory.mapping.range, memory.resident}, memory.proportional_bytes});
+        } else {
+          joint.apart_distinct += memory.resident;
+        }
         continue;
       }
       FileMemory& file = files[part->name.target];
@@ -98,8 +136,10 @@ JointMemory JointMemoryOf(std::span<const ProcessMemory> processes) {
       file.proportional_bytes += memory.proportional_bytes;
     }
   }
+  for (auto& [root, of_family] : families)
+    joint.apart_distinct += DistinctPages(std::move(of_family));
   for (const auto& [name, file] : files) {
-    const PageCount distinct = DistinctPages(file);
+    const PageCount distinct = std::min(DistinctPages(file), MappedSize(file));
     const std::uint64_t bytes = distinct.value() * kBasePageBytes;
     joint.shared += distinct;
     if (file.proportional_bytes < bytes)

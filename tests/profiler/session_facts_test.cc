@@ -108,6 +108,29 @@ TEST_F(SessionFactsTest, CountsMemoryThatTargetsShareOnceInWhatIsResident) {
   EXPECT_EQ(facts.mapped_elsewhere, PageCount(0));
 }
 
+// Of 50 pages, a parent and its child have 40 in common.
+TEST_F(SessionFactsTest, CountsPagesThatRelativesShareOnceIfEpochsTellWhichTheyShare) {
+  const std::vector<TrackedProcess> targets = {Put(10, 'S'), Put(11, 'S')};
+  tree_.Put({.pid = 11, .parent = 10});
+  for (const std::int32_t pid : {10, 11}) {
+    tree_.Write(std::to_string(pid) + "/smaps",
+                "7000000-7032000 rw-p 00000000 00:00 0\nRss: 200 kB\nPss: 120 kB\n"
+                "VmFlags: rd wr mr mw me ac\n");
+  }
+  EpochProfile epoch = Epoch(At(0s), At(1s));
+  for (const std::uint32_t id : {10u, 11u})
+    Append(epoch.pages, {.key = {TargetId(id), Vpn(0x7000)}, .looks = 1});
+  facts_.Add(epoch);
+  facts_.SeeTargets(targets, PageCount(100), 0, {}, At(1s));
+  facts_.SeeTargets(targets, PageCount(100), 0, {}, At(2s));  // reads what they share
+  EXPECT_EQ(facts_.Facts().resident, PageCount(100)) << "frames were not compared";
+  EXPECT_EQ(facts_.Facts().looked_at, PageCount(2));
+  epoch.pages.same_as = {0, 0};
+  facts_.Add(epoch);
+  EXPECT_EQ(facts_.Facts().resident, PageCount(60));
+  EXPECT_FALSE(facts_.Facts().resident_is_at_most);
+}
+
 TEST_F(SessionFactsTest, TellsSegmentsOfTwoIpcNamespacesApart) {
   std::vector<TrackedProcess> targets = {Put(10, 'S'), Put(11, 'S')};
   for (const std::int32_t pid : {10, 11}) {

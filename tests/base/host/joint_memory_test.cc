@@ -40,7 +40,7 @@ TEST(JointMemory, CountsAFileThatThreeProcessesShareOnce) {
   EXPECT_EQ(joint.apart, PageCount(24));
   EXPECT_EQ(joint.shared, PageCount(90));
   EXPECT_EQ(joint.elsewhere, PageCount(0));
-  EXPECT_EQ(joint.HeldIf(joint.counted), PageCount(114));
+  EXPECT_EQ(joint.HeldIf(joint.counted, false), PageCount(114));
 }
 
 TEST(JointMemory, AddsUpPartsOfAFileThatEachProcessHasByItself) {
@@ -84,15 +84,51 @@ TEST(JointMemory, AddsUpMappingsOfDevicesThatAreNotReserved) {
   EXPECT_EQ(JointMemoryOf(processes).device, kPages);
 }
 
+ProcessMemory Relative(std::uint32_t id, std::int32_t root, std::vector<MappedMemory> mappings) {
+  ProcessMemory process = Process(id, std::move(mappings));
+  process.family = Pid(root);
+  return process;
+}
+
+// Of 90 pages of a parent, its two children still have 80 each.
+TEST(JointMemory, CountsPagesThatRelativesShareOnce) {
+  const std::vector<ProcessMemory> relatives = {
+      Relative(1, 50, {Memory(1000, 90, 80.0 / 3 + 10)}),
+      Relative(2, 50, {Memory(1000, 90, 80.0 / 3 + 10), Memory(2000, 7, 7)}),
+      Relative(3, 50, {Memory(1000, 90, 80.0 / 3 + 10)})};
+  const JointMemory joint = JointMemoryOf(relatives);
+  EXPECT_EQ(joint.apart, PageCount(3 * 90 + 7));
+  // The last page is the rest that the shares were rounded down by.
+  EXPECT_NEAR(static_cast<double>(joint.apart_distinct.value()), 80 + 3 * 10 + 7, 1);
+  EXPECT_EQ(joint.HeldIf(joint.counted, true), joint.apart_distinct);
+}
+
+TEST(JointMemory, CountsPrivatePagesOfStrangersForEach) {
+  const std::vector<ProcessMemory> strangers = {Process(1, {Memory(1000, 90, 45)}),
+                                                Relative(2, 50, {Memory(1000, 90, 45)}),
+                                                Relative(3, 60, {Memory(1000, 90, 45)})};
+  EXPECT_EQ(JointMemoryOf(strangers).apart_distinct, PageCount(3 * 90));
+}
+
+// Other processes have the pages, too: of a library, or relatives that are no targets.
+TEST(JointMemory, CountsTheMostThatOneRelativeHasOfPagesThatOthersMapToo) {
+  const std::vector<ProcessMemory> relatives = {Relative(1, 50, {Memory(1000, 90, 9)}),
+                                                Relative(2, 50, {Memory(1000, 70, 7)})};
+  EXPECT_EQ(JointMemoryOf(relatives).apart_distinct, PageCount(90));
+}
+
 TEST(JointMemory, LeavesSharedMemoryAsItIsWhileTheRestGrows) {
   JointMemory joint;
-  EXPECT_EQ(joint.HeldIf(PageCount(7)), PageCount(7)) << "nothing is known of what is shared";
+  EXPECT_EQ(joint.HeldIf(PageCount(7), false), PageCount(7))
+      << "nothing is known of what is shared";
   joint.counted = PageCount(300);
   joint.apart = PageCount(30);
+  joint.apart_distinct = PageCount(15);
   joint.shared = PageCount(90);
-  EXPECT_EQ(joint.HeldIf(PageCount(300)), PageCount(120));
-  EXPECT_EQ(joint.HeldIf(PageCount(600)), PageCount(150));
-  EXPECT_EQ(joint.HeldIf(PageCount(80)), PageCount(80));
+  EXPECT_EQ(joint.HeldIf(PageCount(300), false), PageCount(120));
+  EXPECT_EQ(joint.HeldIf(PageCount(600), false), PageCount(150));
+  EXPECT_EQ(joint.HeldIf(PageCount(600), true), PageCount(120));
+  EXPECT_EQ(joint.HeldIf(PageCount(80), false), PageCount(80));
 }
 
 }  // namespace joint_memory_test
