@@ -1782,9 +1782,7 @@ void ScanEngine::CountByRung(Block& block, std::uint32_t rung, const Folded& rea
   Block::RungCount& count = block.rung_counts[rung + (is_older ? ladder.rungs : 0)];
   count.found += found;
   count.left += read.left;
-  RungWindows& windows = rung_windows_[block.unit == PageCount(1) ? 0 : 1];
-  windows.page_ns[rung] += static_cast<double>(window.count()) * (found + read.left);
-  windows.pages[rung] += found + read.left;
+  count.page_ns += static_cast<double>(window.count()) * (found + read.left);
 }
 
 void ScanEngine::TakeTurnAgain(ScanTarget& target, const BlockPtr& block) {
@@ -2198,6 +2196,7 @@ void ScanEngine::VoidEvidence(const ScanTarget& target) {
       counts_.lost += looks + (record.seen ? block->unit.value() : 0);
     }
     block->records.clear();
+    rung_blocks_left_out_ += block->rung_counts.empty() ? 0 : 1;
     block->rung_counts.clear();
   }
 }
@@ -2241,11 +2240,11 @@ std::vector<RungCounts> ScanEngine::TakeRungCounts() {
   std::vector<BlockPtr> blocks;
   for (const BlockPtr& block : touched_)
     if (!block->rung_counts.empty()) blocks.push_back(block);
-  std::ranges::sort(
+  std::ranges::stable_sort(
       blocks, {}, [](const BlockPtr& block) { return PageKey{block->target, block->range.start}; });
   std::vector<RungCounts> result;
   for (const bool base : {true, false}) {
-    const RungWindows windows = std::exchange(rung_windows_[base ? 0 : 1], RungWindows{});
+    RungWindows windows;
     const tmprof_ladder& ladder = base ? base_ladder_ : huge_ladder_;
     RungCounts counts;
     for (const BlockPtr& block : blocks) {
@@ -2253,8 +2252,10 @@ std::vector<RungCounts> ScanEngine::TakeRungCounts() {
       const auto of_block = std::exchange(block->rung_counts, {});
       // A block that was planned anew may have had other bounds before.
       if (counts.blocks() > 0 && counts.target.back() == block->target &&
-          block->range.start < counts.start.back() + PageCount(counts.pages.back()))
+          block->range.start < counts.start.back() + PageCount(counts.pages.back())) {
+        ++rung_blocks_left_out_;
         continue;
+      }
       counts.target.push_back(block->target);
       counts.start.push_back(block->range.start);
       counts.pages.push_back(static_cast<std::uint32_t>(block->range.size().value()));
@@ -2263,6 +2264,8 @@ std::vector<RungCounts> ScanEngine::TakeRungCounts() {
         const std::uint32_t found = Rounded(of_block[k].found);
         to.found.push_back(found);
         to.read.push_back(found + Rounded(of_block[k].left));
+        windows.page_ns[k % ladder.rungs] += of_block[k].page_ns;
+        windows.pages[k % ladder.rungs] += of_block[k].found + of_block[k].left;
       }
     }
     if (counts.blocks() == 0) continue;
@@ -2342,6 +2345,8 @@ Harvest ScanEngine::TakeEpoch() {
   for (const std::string& text : notes)
     if (!text.empty()) harvest.note += (harvest.note.empty() ? "" : "; ") + text;
   harvest.rungs = TakeRungCounts();
+  harvest.details.push_back(
+      {"blocks_without_rung_counts", std::exchange(rung_blocks_left_out_, 0)});
   ++epoch_;
   for (const BlockPtr& block : touched_) {
     block->seen = false;

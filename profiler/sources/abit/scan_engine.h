@@ -297,12 +297,13 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   std::mt19937_64 random_;
   std::mt19937_64 rounding_;  // apart, so that what is counted changes nothing else
   std::uint64_t epoch_ = 1;   // number of the open epoch
-  // Time between reads of this epoch, of the base ladder and of the huge one.
+  // Time between reads that are counted by rung, of one ladder.
   struct RungWindows {
     std::array<double, TMPROF_LADDER_MAX_RUNGS> page_ns{};
     std::array<double, TMPROF_LADDER_MAX_RUNGS> pages{};
   };
-  std::array<RungWindows, 2> rung_windows_;
+  // Blocks whose counts by rung are not told: their program was replaced, or they overlap others.
+  std::uint64_t rung_blocks_left_out_ = 0;
   std::uniform_real_distribution<double> anywhere_{0, 1};
   // A quarter of a rotation: what a rotation does at one time, none does for some dozens.
   std::uniform_real_distribution<double> turn_moves_by_{0, 0.25};

@@ -100,6 +100,8 @@ struct Block {
   struct RungCount {
     std::uint32_t found = 0;
     std::uint32_t left = 0;  // unset
+    // Target CPU time since the read before, summed over these pages.
+    double page_ns = 0;
   };
   // Those of this epoch: each rung of new visits, then of older ones; empty: none.
   std::vector<RungCount> rung_counts;

@@ -90,12 +90,13 @@ class ScanEngineTest : public ::testing::Test {
     for (const auto& process : processes_) targets.push_back(process->identity());
     engine_->SetTargets(targets);
   }
-  void Run(nanoseconds length) {
+  // The scanner comes so much too late to all that is due.
+  void Run(nanoseconds length, nanoseconds late = nanoseconds(0)) {
     const MonotonicTime end = kernel_.now + length;
     while (kernel_.now < end) {
       const MonotonicTime next = engine_->Step();
       if (next > kernel_.now) kernel_.own_cpu += wake_up_takes_;
-      kernel_.WaitUntil(std::min(next, end));
+      kernel_.WaitUntil(next > kernel_.now ? std::min(next, end) + late : next);
     }
   }
   const Harvest& Take() {
@@ -1136,6 +1137,41 @@ TEST_F(ScanEngineTest, RoundsCountsByRungRightInTheMean) {
   ASSERT_GT(cleared, 100 * 400);
   EXPECT_GT(seen.size(), 1U);
   EXPECT_NEAR(read / cleared, 1, 0.015);
+}
+
+// The first reads of the program that is replaced come late, and those of the other one do not.
+TEST_F(ScanEngineTest, TellsTheTimeBetweenReadsWithoutAProgramThatWasReplaced) {
+  kernel_.tells_when_processes_run = true;
+  SimulatedProcess& replaced = Add(std::vector<double>(kTable, 0.0));
+  Start({.overhead_share = 0.01});
+  Run(milliseconds(900), microseconds(200));
+  replaced.address_space = 0x2000;
+  Run(milliseconds(500));
+  Add(std::vector<double>(kTable, 0.0));
+  Refresh();
+  Run(milliseconds(500));
+  const Harvest& harvest = Take();
+  EXPECT_EQ(DetailOf("blocks_without_rung_counts", harvest), 1u);
+  ASSERT_EQ(harvest.rungs.size(), 1u);
+  ASSERT_GE(harvest.rungs[0].blocks(), 1u);
+  EXPECT_LT(harvest.rungs[0].window[0], harvest.rungs[0].delay[0] + microseconds(60));
+}
+
+// A block ends where its mapping does. Another one takes its place once the mapping has grown.
+TEST_F(ScanEngineTest, TellsTheTimeBetweenReadsWithoutABlockThatOverlapsAnother) {
+  kernel_.tells_when_processes_run = true;
+  SimulatedProcess& process = Add(std::vector<double>(kTable / 2, 0.0));
+  Start({.overhead_share = 0.01});
+  Run(milliseconds(300));
+  process.Grow(kTable / 2, 0.0);
+  Refresh();
+  Run(milliseconds(900), microseconds(200));
+  const Harvest& harvest = Take();
+  EXPECT_EQ(DetailOf("blocks_without_rung_counts", harvest), 1u);
+  ASSERT_EQ(harvest.rungs.size(), 1u);
+  ASSERT_EQ(harvest.rungs[0].blocks(), 1u);
+  EXPECT_EQ(harvest.rungs[0].pages[0], kTable / 2) << "the block that was read first";
+  EXPECT_LT(harvest.rungs[0].window[0], harvest.rungs[0].delay[0] + microseconds(60));
 }
 
 TEST_F(ScanEngineTest, APlainScanSeesOnlyWhetherAPageWasAccessedInTheInterval) {
