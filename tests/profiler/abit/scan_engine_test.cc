@@ -187,8 +187,10 @@ class RestingTest : public ScanEngineTest {
     double recall = 0;
   };
   enum class ExactClock : std::uint8_t { kKept, kDropped, kNone };
-  Outcome Scan(Duty duty, ExactClock clock = ExactClock::kKept) {
+  Outcome Scan(Duty duty, ExactClock clock = ExactClock::kKept,
+               std::uint64_t seed = ScanOptions().seed) {
     kernel_ = SimulatedKernel();
+    kernel_.random.seed(seed);
     kernel_.tells_when_processes_run = clock != ExactClock::kNone;
     kernel_.reads_cost_cpu = true;
     wake_up_takes_ = microseconds(6);
@@ -197,7 +199,7 @@ class RestingTest : public ScanEngineTest {
     SimulatedProcess& process = Add(Rates(256 * kTable, 16, 3'000, 22));
     process.duty = duty;
     if (clock == ExactClock::kDropped) process.clock_costs = 0.1;
-    Start({.overhead_share = 0.01});
+    Start({.overhead_share = 0.01, .seed = seed});
     const MonotonicTime start = kernel_.now;
     Run((duty.run + duty.rest) * (kCpuTime / duty.run));
     EXPECT_EQ(duty.CpuAt(kernel_.now) - duty.CpuAt(start), kCpuTime);
@@ -363,11 +365,21 @@ TEST_F(RestingTest, TakesFewLooksIfItsClockIsDropped) {
 // Nobody tells the scanner that a rest of 323 ms has ended, and a run may be over once it is seen.
 // Over twelve seeds 0.61 to 0.70 of the clears were told, and recall was 0.78 to 0.83 (busy: 0.88).
 TEST_F(RestingTest, IsRankedByBriefRunsAfterLongRestsThoughItsClockIsDropped) {
-  const Outcome busy = Scan(kBusy);
-  const Outcome resting = Scan({milliseconds(10), milliseconds(323)}, ExactClock::kDropped);
-  EXPECT_LT(resting.looks_per_block, 14);
-  EXPECT_GT(resting.told, 0.55 * busy.told);
-  EXPECT_GT(resting.recall, 0.8 * busy.recall);
+  constexpr std::uint64_t kSeeds = 4;
+  Outcome busy;  // sums over the seeds
+  Outcome resting;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const Outcome with_runs =
+        Scan({milliseconds(10), milliseconds(323)}, ExactClock::kDropped, seed);
+    EXPECT_LT(with_runs.looks_per_block, 14);
+    resting.told += with_runs.told;
+    resting.recall += with_runs.recall;
+    const Outcome without_rests = Scan(kBusy, ExactClock::kKept, seed);
+    busy.told += without_rests.told;
+    busy.recall += without_rests.recall;
+  }
+  EXPECT_GT(resting.told, 0.6 * busy.told);
+  EXPECT_GT(resting.recall, 0.87 * busy.recall);
 }
 
 // Bits are read each millisecond for the rungs below two ticks.
