@@ -15,12 +15,13 @@ struct OtherClearer {
   bool is_harmless = false;  // it clears less than kHarmlessClears
 };
 
-// Up to this share of all pages may be cleared in a second. A probe watches a page for 1 s of the
+// Up to this share of the pages that others watch may be cleared in a second. Several DAMONs that
+// watch the same memory add up. A probe watches a page for 1 s of the
 // program's CPU time at most, and so loses at most 1 % of its references to such a clearer.
 inline constexpr double kHarmlessClears = 0.01;
 
-// Returns the worst clearer: one whose pace is not known to be harmless, if there is one. `root`
-// has the folders /proc and /sys. nullopt: there is none.
+// Returns the worst clearer: one whose pace is unknown, if there is one, or all DAMONs together.
+// `root` has the folders /proc and /sys. nullopt: there is none.
 std::optional<OtherClearer> OtherAccessedBitClearer(const std::filesystem::path& root = "/");
 
 }  // namespace tmprof::abit
