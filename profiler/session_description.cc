@@ -60,7 +60,7 @@ std::string CalibratedText(std::span<const SessionSources::FiguresAge> figures) 
   const auto is_kept = [](const SessionSources::FiguresAge& one) { return one.age.has_value(); };
   if (std::ranges::none_of(figures, is_kept)) return {};
   std::string text;
-  for (const auto& [of, age] : figures) {
+  for (const auto& [of, age, is_settled] : figures) {
     if (!text.empty()) text += ", ";
     text += of;
     if (!age) {
@@ -72,6 +72,7 @@ std::string CalibratedText(std::span<const SessionSources::FiguresAge> figures) 
       text +=
           fmt::format(" {} before", FormatDuration(std::chrono::floor<std::chrono::minutes>(*age)));
     }
+    if (age && !is_settled) text += " (not settled)";
   }
   return text;
 }

@@ -180,7 +180,9 @@ class Opening {
                    const SourceKind& kind) {
     session_.abit.mode = mode;
     session_.calibration = scanner->calibration();  // the clock's comes later
-    session_.figures_ages.push_back({.of = "accessed bits", .age = scanner->calibration_age()});
+    session_.figures_ages.push_back({.of = "accessed bits",
+                                     .age = scanner->calibration_age(),
+                                     .is_settled = scanner->calibration_is_settled()});
     if (!session_.calibration.ns_per_look)
       session_.assumed_ns_per_look = scanner->options().cost.ns_per_look;
     const auto& warnings = scanner->warnings();
@@ -259,7 +261,7 @@ class Opening {
     session_.calibration.ns_per_sample = ns_per_sample;
     std::optional<std::chrono::nanoseconds> age;
     if (options.ns_per_sample) age = before->age;
-    session_.figures_ages.push_back({.of = "clock samples", .age = age});
+    session_.figures_ages.push_back({.of = "clock samples", .age = age, .is_settled = true});
     if (!age && ns_per_sample <= kBelievedNsPerSample) {
       // Who cannot keep it measures it again at the next start.
       (void)kept_.Keep(kClockSource.name, {{std::string(kNsPerSample), ns_per_sample}},

@@ -34,6 +34,7 @@ struct SessionSources {
   struct FiguresAge {
     std::string_view of;
     std::optional<std::chrono::nanoseconds> age;
+    bool is_settled = true;
   };
   std::vector<FiguresAge> figures_ages;
   AbitChoice abit;                            // the choice made, if there is a scanner

@@ -39,6 +39,9 @@ TEST(CalibratedText, TellsTheAgeOfFiguresThatWereKept) {
       << "whole minutes";
   EXPECT_EQ(CalibratedText(std::vector<Age>{{"accessed bits", std::chrono::milliseconds(59'999)}}),
             "accessed bits 59s before");
+  EXPECT_EQ(CalibratedText(std::vector<Age>{{"accessed bits", seconds(9), false},
+                                            {"clock samples", {}, false}}),
+            "accessed bits 9s before (not settled), clock samples now");
 }
 
 TEST(CalibratedText, IsEmptyWhereAllWasMeasuredNow) {

@@ -323,6 +323,7 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKerne
   }
   auto scanner = std::make_unique<AbitScanner>(std::move(kernel), scan, kind, std::move(engine));
   scanner->calibration_age_ = age;
+  scanner->calibration_is_settled_ = !cost->unsettled.any();
   scanner->calibration_.ns_per_set = cost->ns_per_set;
   scanner->calibration_.ns_per_look = cost->ns_per_look;
   scanner->calibration_.ns_per_point = cost->ns_per_point;

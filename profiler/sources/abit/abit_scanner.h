@@ -71,6 +71,8 @@ class AbitScanner final : public Source {
   const Calibration& calibration() const { return calibration_; }
   // Since `calibration` was measured by an earlier start; nullopt: it was measured at this one.
   std::optional<std::chrono::nanoseconds> calibration_age() const { return calibration_age_; }
+  // False: some figures of `calibration` are measured again while it scans.
+  bool calibration_is_settled() const { return calibration_is_settled_; }
   // Facts that a reader of the trace must know: a fallback to another kernel way and its reason,
   // and another program that clears accessed bits.
   const std::vector<std::string>& warnings() const { return warnings_; }
@@ -86,6 +88,7 @@ class AbitScanner final : public Source {
   ScanOptions options_;
   Calibration calibration_;
   std::optional<std::chrono::nanoseconds> calibration_age_;
+  bool calibration_is_settled_ = true;
   std::vector<std::string> warnings_;
   std::unique_ptr<Worker> worker_;
   std::unique_ptr<WholeFlushRetrial> retrial_;    // null: there is no doubt, or no hope

@@ -24,6 +24,17 @@ constexpr std::string_view kLossOfOthers = "loss-ns-by-other-clears";
 // take too long for it.
 constexpr std::string_view kLossWasTried = "loss-was-tried";
 
+// The value 1 stands for figures that were not settled.
+struct Unsettled {
+  std::string_view name;
+  bool CostFigures::* figure;
+};
+
+constexpr Unsettled kUnsettled[] = {{"unsettled-set", &CostFigures::set},
+                                    {"unsettled-look", &CostFigures::look},
+                                    {"unsettled-point", &CostFigures::point},
+                                    {"unsettled-loss", &CostFigures::loss}};
+
 std::string LossOfRung(std::size_t rung) { return fmt::format("loss-ns-at-rung-{}", rung); }
 
 std::optional<double> Find(const Figures& figures, std::string_view name) {
@@ -60,12 +71,14 @@ constexpr std::string_view kTrialSet = "whole-flush";
 }  // namespace
 
 std::optional<Figures> FiguresOf(const MeasuredCost& cost, CostFigures measured) {
-  if (cost.unsettled.any() || !cost.doubt.empty()) return std::nullopt;
+  if (!cost.doubt.empty()) return std::nullopt;
   Figures figures{{std::string(kSet), cost.ns_per_set}};
+  for (const auto& [name, figure] : kUnsettled)
+    if (cost.unsettled.*figure) figures.emplace(name, 1);
   if (cost.ns_per_look) figures.emplace(kLook, *cost.ns_per_look);  // absent with one CPU
   if (!measured.point) return figures;
-  if (!cost.ns_per_point) return std::nullopt;
-  figures.emplace(kPoint, *cost.ns_per_point);
+  if (!cost.ns_per_point && !cost.unsettled.point) return std::nullopt;
+  if (cost.ns_per_point) figures.emplace(kPoint, *cost.ns_per_point);
   figures.emplace(kLossOfOthers, cost.clear_loss.others.count());
   if (!measured.loss) return figures;
   figures.emplace(kLossWasTried, 1);
@@ -85,10 +98,13 @@ std::optional<MeasuredCost> CostFrom(const Figures& figures, CostFigures wanted)
                     .clear_loss = {},
                     .doubt = {},
                     .unsettled = {}};
+  for (const auto& [name, figure] : kUnsettled)
+    cost.unsettled.*figure = wanted.*figure && figures.contains(name);
   if (!wanted.point) return cost;
   cost.ns_per_point = FindFrom(figures, kPoint, kLeastNsPerPoint, kMostNsPerPoint);
   const auto others = FindTime(figures, kLossOfOthers);
-  if (!cost.ns_per_point || !others) return std::nullopt;
+  const bool lacks_point = cost.unsettled.point && !figures.contains(kPoint);
+  if ((!cost.ns_per_point && !lacks_point) || !others) return std::nullopt;
   cost.clear_loss.others = *others;
   if (!wanted.loss) return cost;
   if (!figures.contains(kLossWasTried)) return std::nullopt;
@@ -125,7 +141,7 @@ std::optional<KeptCostOfBits> KeptCost(const std::optional<KeptFigures>& kept,
   const auto found = kept ? kept->Load(source, kernel.Now()) : std::nullopt;
   if (!found) return std::nullopt;
   auto cost = CostFrom(found->figures, wanted);
-  if (!cost) return std::nullopt;
+  if (!cost || (cost->unsettled.any() && found->age > kUnsettledAreKeptFor)) return std::nullopt;
   return KeptCostOfBits{.cost = *std::move(cost), .age = found->age};
 }
 
@@ -138,6 +154,10 @@ std::optional<WholeFlushTrial> KeptTrial(const std::optional<KeptFigures>& kept,
 void Keep(const std::optional<KeptFigures>& kept, std::string_view source, const MeasuredCost& cost,
           CostFigures measured, AbitKernel& kernel) {
   if (!kept) return;
+  if (cost.unsettled.any()) {
+    const auto before = KeptCost(kept, source, measured, kernel);
+    if (before && !before->cost.unsettled.any()) return;
+  }
   if (const auto figures = FiguresOf(cost, measured))
     (void)kept->Keep(source, *figures, kernel.Now());
 }

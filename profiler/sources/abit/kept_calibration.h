@@ -14,8 +14,12 @@
 
 namespace tmprof::abit {
 
-// nullopt: these figures are not worth keeping, as a later calibration may find better ones.
-// `measured`: those that the calibration tried to measure.
+// Unsettled figures count for a short time only: the next calibration may find better ones. A busy
+// machine stays busy for some starts, and each calibration would add seconds of work to it.
+inline constexpr std::chrono::minutes kUnsettledAreKeptFor{5};
+
+// nullopt: these figures are not worth keeping, because some are too large to be true. `measured`:
+// those that the calibration tried to measure.
 std::optional<KeptFigures::Figures> FiguresOf(const MeasuredCost& cost, CostFigures measured);
 // The inverse. nullopt: one that is wanted was not measured, or is more or less than it can be.
 std::optional<MeasuredCost> CostFrom(const KeptFigures::Figures& figures, CostFigures wanted);
@@ -31,14 +35,15 @@ struct KeptCostOfBits {
 };
 
 // `kept`: nullopt, if nothing is to be kept. `source`: whose prices these are.
+// MeasuredCost::unsettled is as it was kept.
 std::optional<KeptCostOfBits> KeptCost(const std::optional<KeptFigures>& kept,
                                        std::string_view source, CostFigures wanted,
                                        AbitKernel& kernel);
 std::optional<WholeFlushTrial> KeptTrial(const std::optional<KeptFigures>& kept,
                                          AbitKernel& kernel);
 
-// These keep what is worth it. A user who cannot write there measures again at the next start,
-// without a word: nothing but time is lost.
+// These keep what is worth it; unsettled figures do not replace settled ones. A user who cannot
+// write there measures again at the next start, without a word: nothing but time is lost.
 void Keep(const std::optional<KeptFigures>& kept, std::string_view source, const MeasuredCost& cost,
           CostFigures measured, AbitKernel& kernel);
 void Keep(const std::optional<KeptFigures>& kept, const WholeFlushTrial& trial, AbitKernel& kernel);

@@ -5,8 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <limits>
+#include <optional>
 #include <string>
+#include <utility>
+
+#include "tests/profiler/abit/simulated_kernel.h"
 
 namespace tmprof::abit {
 namespace kept_calibration_test {
@@ -68,16 +73,56 @@ TEST(KeptCalibration, OneCpuHasNoPriceOfALook) {
   EXPECT_FALSE(again->ns_per_look);
 }
 
-TEST(KeptCalibration, FiguresThatMayYetGetBetterAreNotKept) {
+TEST(KeptCalibration, FiguresThatDidNotSettleAreMarked) {
   for (bool CostFigures::* figure :
        {&CostFigures::set, &CostFigures::look, &CostFigures::point, &CostFigures::loss}) {
     MeasuredCost cost = Settled();
     cost.unsettled.*figure = true;
-    EXPECT_FALSE(FiguresOf(cost, kAll));
+    const auto figures = FiguresOf(cost, kAll);
+    ASSERT_TRUE(figures);
+    const auto again = CostFrom(*figures, kAll);
+    ASSERT_TRUE(again);
+    EXPECT_EQ(again->unsettled, cost.unsettled);
   }
+  MeasuredCost without_point = Settled();
+  without_point.ns_per_point.reset();
+  EXPECT_FALSE(FiguresOf(without_point, kAll));
+  without_point.unsettled.point = true;
+  const auto again = CostFrom(FiguresOf(without_point, kAll).value(), kAll);
+  ASSERT_TRUE(again);
+  EXPECT_FALSE(again->ns_per_point);
+  EXPECT_TRUE(again->unsettled.point);
+}
+
+TEST(KeptCalibration, FiguresThatAreTooLargeToBeTrueAreNotKept) {
   MeasuredCost doubted = Settled();
   doubted.doubt = "a bit seems to take 2 ms";
   EXPECT_FALSE(FiguresOf(doubted, kAll));
+}
+
+TEST(KeptCalibration, FiguresThatDidNotSettleCountForAShortTime) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "kept_unsettled";
+  std::filesystem::remove_all(folder);
+  const std::optional<KeptFigures> kept(std::in_place, folder, "boot 1");
+  SimulatedKernel kernel;
+  MeasuredCost cost = Settled();
+  cost.unsettled.look = true;
+  Keep(kept, "bits", cost, kAll, kernel);
+  kernel.now += kUnsettledAreKeptFor;
+  const auto before = KeptCost(kept, "bits", kAll, kernel);
+  ASSERT_TRUE(before);
+  EXPECT_TRUE(before->cost.unsettled.look);
+  EXPECT_EQ(before->age, kUnsettledAreKeptFor);
+  kernel.now += nanoseconds(1);
+  EXPECT_FALSE(KeptCost(kept, "bits", kAll, kernel));
+  Keep(kept, "bits", Settled(), kAll, kernel);
+  cost.ns_per_set = 17;
+  Keep(kept, "bits", cost, kAll, kernel);
+  kernel.now += 2 * kUnsettledAreKeptFor;
+  const auto settled = KeptCost(kept, "bits", kAll, kernel);
+  ASSERT_TRUE(settled) << "they do not take the place of settled figures";
+  EXPECT_EQ(settled->cost.ns_per_set, Settled().ns_per_set);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(KeptCalibration, RefusesFiguresThatLackAWantedOne) {
