@@ -9,6 +9,7 @@
 //   sparse    the pages are spread evenly over one mapping of 4 TiB
 //   shared    the pages are of one mapping that a child that sleeps has touched, too
 //   forked    the pages are private and a child that sleeps has them, too: both only read them
+//   family    the pages are private, and ten children that read them have them, too
 //   locked    all memory is locked, also what is mapped later (mlockall(2))
 //   memfd     the pages are of a memfd_create(2) file
 //   sysv      the pages are of a System V segment
@@ -172,11 +173,32 @@ void ForkOneThatSleeps(const std::vector<volatile char*>& pages) {
   if (::read(touched[0], &sum, 1) != 1) std::exit(1);
 }
 
+[[noreturn]] void ReadForever(const std::vector<volatile char*>& pages) {
+  volatile char sum = 0;
+  while (true)
+    for (const volatile char* page : pages) sum = static_cast<char>(sum + *page);
+}
+
+// Children that read what this process has mapped, and end with it.
+void ForkReaders(const std::vector<volatile char*>& pages) {
+  constexpr int kReaders = 10;
+  const pid_t parent = ::getpid();
+  for (int i = 0; i < kReaders; ++i) {
+    const pid_t child = ::fork();
+    if (child < 0) std::exit(1);
+    if (child > 0) continue;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(0);
+    ReadForever(pages);
+  }
+}
+
 // One mapping of `count` pages, which may become another number. nullptr: no such layout.
 volatile char* MapLayout(std::string_view layout, std::size_t& count) {
   const std::size_t bytes = count * kPage;
   if (layout == "shared") return Reserve(bytes, PROT_READ | PROT_WRITE, MAP_SHARED);
-  if (layout == "forked" || layout == "lazyfree") return Reserve(bytes, PROT_READ | PROT_WRITE);
+  if (layout == "forked" || layout == "family" || layout == "lazyfree")
+    return Reserve(bytes, PROT_READ | PROT_WRITE);
   if (layout == "locked") {
     if (::mlockall(MCL_CURRENT | MCL_FUTURE) != 0) RefuseAs("mlockall");
     return Reserve(bytes, PROT_READ | PROT_WRITE);
@@ -200,8 +222,8 @@ volatile char* MapLayout(std::string_view layout, std::size_t& count) {
 
 // A write would make a page private, dirty or one that is not merged any more.
 bool IsOnlyRead(std::string_view layout) {
-  return layout == "forked" || layout == "file" || layout == "lazyfree" || layout == "merged" ||
-         layout == "device";
+  return layout == "forked" || layout == "family" || layout == "file" || layout == "lazyfree" ||
+         layout == "merged" || layout == "device";
 }
 
 std::vector<volatile char*> Pages(std::string_view layout, std::size_t count) {
@@ -232,6 +254,7 @@ std::vector<volatile char*> Pages(std::string_view layout, std::size_t count) {
     if (layout == "device") return pages;  // the kernel reads some of it
     Touch(pages);
     if (layout == "shared" || layout == "forked") ForkOneThatSleeps(pages);
+    if (layout == "family") ForkReaders(pages);
     if (layout == "lazyfree") Advise(memory, count * kPage, MADV_FREE, "MADV_FREE");
   }
   return pages;
@@ -246,10 +269,6 @@ int main(int argument_count, char** arguments) {
   if (pages.empty()) return 2;
   std::puts("ready");
   std::fflush(stdout);
-  if (IsOnlyRead(arguments[1])) {
-    volatile char sum = 0;
-    while (true)
-      for (const volatile char* page : pages) sum = static_cast<char>(sum + *page);
-  }
+  if (IsOnlyRead(arguments[1])) ReadForever(pages);
   while (true) Touch(pages);
 }
