@@ -336,6 +336,11 @@ static bool is_device(const struct vm_area_struct *vma)
 	return vma->vm_flags & (VM_PFNMAP | VM_IO) || vma_is_dax(vma);
 }
 
+bool tmprof_is_walked(const struct vm_area_struct *vma)
+{
+	return !is_device(vma) && !may_share_tables(vma);
+}
+
 static unsigned long walk_unless_skipped(struct tmprof_walk *walk, struct position *at,
 					 unsigned long address, unsigned long end)
 {
@@ -402,7 +407,7 @@ unsigned long tmprof_next_mapped(struct mm_struct *mm, unsigned long start, unsi
 	{
 		unsigned long address = max(start, vma->vm_start);
 
-		if (is_device(vma) || may_share_tables(vma))
+		if (!tmprof_is_walked(vma))
 			address = vma->vm_end;
 		while (address < vma->vm_end && entries) {
 			unsigned long next = skip_empty(mm, address, vma->vm_end);

@@ -65,6 +65,10 @@ struct tmprof_walk {
 	struct tmprof_block block;
 };
 
+/* False: tmprof_walk() shows no page of the mapping. Such mappings hold device memory, or may share
+ * their page tables with other processes. Call with the mmap lock held for reading. */
+bool tmprof_is_walked(const struct vm_area_struct *vma);
+
 /*
  * Walks the mappings of `mm` in [start, end), byte addresses of whole base pages. Stops early after
  * `entries` page-table entries of any level, looked at or skipped, or when another task wants the

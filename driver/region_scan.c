@@ -6,9 +6,11 @@
  * flushed.
  *
  * A page of a mapping that is not present counts as looked at and not accessed, so a region's
- * figures cover all of its mapped pages. Holes between mappings are not looked at. Time at risk is
- * gathered in wall time, and becomes the target's CPU time at the end of the aggregation. The
- * scheduler updates CPU time by ticks only, and a monitoring interval may have none.
+ * figures cover all of its mapped pages. Holes between mappings are not looked at. Pages that the
+ * walk cannot judge do not count either: device memory, page tables that processes share, the zero
+ * page, and tables that keep changing. Time at risk is gathered in wall time, and becomes the
+ * target's CPU time at the end of the aggregation. The scheduler updates CPU time by ticks only,
+ * and a monitoring interval may have none.
  */
 
 #include <linux/ktime.h>
@@ -46,6 +48,7 @@ struct tmprof_region_buffers {
 	struct tmprof_walk walk;
 	/* Result of the latest look. */
 	bool present;
+	bool judged; /* false: the walk passed the page by, which says nothing of its accesses */
 	bool accessed;
 	u64 frame; /* with TMPROF_WALK_FRAMES: the first of what its entry maps */
 	u32 span_pages;
@@ -73,10 +76,13 @@ static void look(struct tmprof_region_buffers *buffers, struct mm_struct *mm, u6
 		 unsigned int flags)
 {
 	unsigned long address = vpn << PAGE_SHIFT;
+	struct tmprof_walk_counts *counts = &buffers->walk.counts;
+	u64 passed_by = counts->skipped + counts->races;
 
 	buffers->walk.flags = flags;
 	buffers->present = false;
 	tmprof_walk(&buffers->walk, mm, address, address + PAGE_SIZE, LONG_MAX);
+	buffers->judged = counts->skipped + counts->races == passed_by;
 }
 
 /* ---------------------------------------------------------------- the log */
@@ -196,15 +202,14 @@ void tmprof_region_free(struct tmprof_session *session)
 
 /* ---------------------------------------------------------------- the address space */
 
-static bool is_program_memory(const struct vm_area_struct *vma)
+static bool is_observable(const struct vm_area_struct *vma)
 {
-	return !(vma->vm_flags & (VM_PFNMAP | VM_IO)) &&
-	       vma->vm_flags & (VM_READ | VM_WRITE | VM_EXEC);
+	return vma->vm_flags & (VM_READ | VM_WRITE | VM_EXEC) && tmprof_is_walked(vma);
 }
 
-/* Picks a random page of the region that lies in a mapping, if a few tries find one. Holes tell
- * nothing, and must not dilute the figures of the mapped pages. Call with the mmap lock held for
- * reading. */
+/* Picks a random page of the region that lies in a mapping to observe, if a few tries find one.
+ * Holes tell nothing, and must not dilute the figures of the mapped pages. Call with the mmap lock
+ * held for reading. */
 static bool pick_mapped(struct mm_struct *mm, struct tmprof_region *region,
 			const struct tmprof_random *random, u64 *vpn)
 {
@@ -215,7 +220,7 @@ static bool pick_mapped(struct mm_struct *mm, struct tmprof_region *region,
 
 		*vpn = tmprof_region_pick(region, random);
 		vma = find_vma(mm, *vpn << PAGE_SHIFT);
-		if (vma && vma->vm_start <= *vpn << PAGE_SHIFT && is_program_memory(vma))
+		if (vma && vma->vm_start <= *vpn << PAGE_SHIFT && is_observable(vma))
 			return true;
 	}
 	region->sampled = TMPROF_REGION_NO_PAGE;
@@ -223,9 +228,11 @@ static bool pick_mapped(struct mm_struct *mm, struct tmprof_region *region,
 }
 
 /* Adds the mappings from `start` on, joined where they touch, until MAPPINGS_PER_HOLD were met or
- * there is no more room. Returns where to go on; 0: those were all. */
+ * there is no more room. Those that the walk passes by go to `unseen`. Returns where to go on; 0:
+ * those were all. */
 static unsigned long add_mappings(struct mm_struct *mm, unsigned long start,
-				  struct tmprof_area *mappings, size_t capacity, size_t *count)
+				  struct tmprof_area *mappings, size_t capacity, size_t *count,
+				  struct tmprof_region_unseen *unseen)
 {
 	unsigned int met;
 
@@ -236,10 +243,12 @@ static unsigned long add_mappings(struct mm_struct *mm, unsigned long start,
 		if (!vma || vma->vm_start >= TASK_SIZE_MAX)
 			return 0;
 		start = vma->vm_end;
-		if (!is_program_memory(vma))
-			continue;
 		first = vma->vm_start >> PAGE_SHIFT;
 		end = vma->vm_end >> PAGE_SHIFT;
+		if (!tmprof_is_walked(vma))
+			tmprof_region_leave_out(unseen, first, end);
+		if (!is_observable(vma))
+			continue;
 		if (*count && mappings[*count - 1].end == first) {
 			mappings[*count - 1].end = end;
 			continue;
@@ -251,12 +260,13 @@ static unsigned long add_mappings(struct mm_struct *mm, unsigned long start,
 	return start;
 }
 
-/* Finds the areas of the address space, without its largest gaps, and returns their number. 0: it
- * has no mappings. -EBUSY: a writer holds the mmap lock. -ENOMEM. */
-static int find_areas(struct tmprof_session *session, struct mm_struct *mm,
-		      struct tmprof_area *areas)
+/* Finds the areas of the address space, without its largest gaps, and returns their number. Sets
+ * watch->unseen. 0: it has no mappings. -EBUSY: a writer holds the mmap lock. -ENOMEM. */
+static int find_areas(struct tmprof_session *session, struct tmprof_region_watch *watch,
+		      struct mm_struct *mm, struct tmprof_area *areas)
 {
 	size_t capacity = (size_t)READ_ONCE(mm->map_count) + MAPPINGS_PER_HOLD, count = 0;
+	struct tmprof_region_unseen unseen = {};
 	struct tmprof_area *mappings;
 	unsigned long at = 0;
 	int found = -EBUSY;
@@ -272,12 +282,13 @@ static int find_areas(struct tmprof_session *session, struct mm_struct *mm,
 			goto out;
 		}
 		locked_ns = ktime_get_ns();
-		at = add_mappings(mm, at, mappings, capacity, &count);
+		at = add_mappings(mm, at, mappings, capacity, &count, &unseen);
 		mmap_read_unlock(mm);
 		tmprof_count_lock(session, ktime_get_ns() - locked_ns);
 		cond_resched();
 	} while (at);
 	found = tmprof_region_areas(mappings, count, areas);
+	watch->unseen = unseen;
 out:
 	kvfree(mappings);
 	return found;
@@ -354,30 +365,58 @@ static void find_frames(struct tmprof_session *session, struct tmprof_region_wat
 	memset(&buffers->walk.counts, 0, sizeof(buffers->walk.counts));
 }
 
+/* Parts that the unseen mappings cut the regions into. */
+static u32 count_parts(const struct tmprof_region_watch *watch)
+{
+	struct tmprof_region part;
+	u32 parts = 0, i;
+
+	for (i = 0; i < watch->set.count; i++) {
+		const struct tmprof_region *region = &watch->set.regions[i];
+		u64 from;
+
+		for (from = region->start; from < region->end; from = part.end, parts++)
+			tmprof_region_part(region, &watch->unseen, from, &part);
+	}
+	return parts;
+}
+
+/* Under counters. */
+static void emit_region(struct tmprof_session *session, const struct tmprof_target *target,
+			u32 index, struct tmprof_region_record *record)
+{
+	const struct tmprof_region_watch *watch = &target->watch;
+	const struct tmprof_region *region = &watch->set.regions[index];
+	struct tmprof_region part;
+	u64 from;
+
+	for (from = region->start; from < region->end; from = part.end) {
+		tmprof_region_part(region, &watch->unseen, from, &part);
+		record->start_vpn = part.start;
+		record->end_vpn = part.end;
+		record->at_risk_ns = scaled(part.at_risk_ns, watch->took_cpu_ns, watch->took_ns);
+		record->frame =
+			part.looks ? session->region_buffers->frames[index] : TMPROF_UNKNOWN;
+		record->looks = part.looks;
+		record->references = part.references;
+		log_record(&session->region_log, record);
+	}
+}
+
 static void emit(struct tmprof_session *session, const struct tmprof_target *target, u64 now_ns)
 {
 	const struct tmprof_region_watch *watch = &target->watch;
+	struct tmprof_region_record record = {
+		.time_ns = now_ns,
+		.target_id = target->id,
+		.address_space = watch->address_space,
+		.regions = count_parts(watch),
+	};
 	u32 i;
 
 	mutex_lock(&session->counters);
-	for (i = 0; i < watch->set.count && !target->removed; i++) {
-		const struct tmprof_region *region = &watch->set.regions[i];
-		struct tmprof_region_record record = {
-			.start_vpn = region->start,
-			.end_vpn = region->end,
-			.time_ns = now_ns,
-			.at_risk_ns =
-				scaled(region->at_risk_ns, watch->took_cpu_ns, watch->took_ns),
-			.frame = session->region_buffers->frames[i],
-			.target_id = target->id,
-			.address_space = watch->address_space,
-			.looks = region->looks,
-			.references = region->references,
-			.regions = watch->set.count,
-		};
-
-		log_record(&session->region_log, &record);
-	}
+	for (i = 0; i < watch->set.count && !target->removed; i++)
+		emit_region(session, target, i, &record);
 	mutex_unlock(&session->counters);
 	spin_lock(&session->stats_lock);
 	session->stats.region_aggregations++;
@@ -408,7 +447,7 @@ static void aggregate(struct tmprof_session *session, struct tmprof_target *targ
 	find_frames(session, watch, mm);
 	emit(session, target, now_ns);
 	if (now_ns - watch->updated_ns >= params->update_ns) {
-		area_count = find_areas(session, mm, areas);
+		area_count = find_areas(session, watch, mm, areas);
 		/* If the areas could not be found, the next aggregation tries again. */
 		if (area_count > 0)
 			watch->updated_ns = now_ns;
@@ -457,7 +496,7 @@ static int begin_regions(struct tmprof_session *session, struct tmprof_target *t
 	struct tmprof_region *regions;
 	u64 *cleared_ns;
 	u64 seed = session->params.region_seed;
-	int found = find_areas(session, mm, areas);
+	int found = find_areas(session, watch, mm, areas);
 
 	if (found < 0)
 		return found;
@@ -540,6 +579,10 @@ static void clear_sampled(struct tmprof_session *session, struct tmprof_region_w
 	if (session->region_buffers->present)
 		return;
 	region->sampled = TMPROF_REGION_NO_PAGE;
+	if (!session->region_buffers->judged) {
+		session->region_buffers->lost++;
+		return;
+	}
 	region->looks++;
 	region->at_risk_ns += session->params.regions.monitoring_ns;
 	session->region_buffers->checked++;

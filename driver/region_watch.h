@@ -8,6 +8,7 @@
 
 #include "driver/core/ladder.h"
 #include "driver/core/region_exposure.h"
+#include "driver/core/region_parts.h"
 #include "driver/core/region_samples.h"
 #include "driver/core/regions.h"
 
@@ -19,7 +20,8 @@ enum tmprof_region_phase {
 
 /* The regions of a target. Used by the worker only, under session->step; all zero: none yet. */
 struct tmprof_region_watch {
-	struct tmprof_region_set set; /* its regions: NULL, none yet */
+	struct tmprof_region_set set;	    /* its regions: NULL, none yet */
+	struct tmprof_region_unseen unseen; /* mappings that are not looked at */
 	u32 address_space;
 	enum tmprof_region_phase phase;
 	u32 at;		 /* region to go on with */

@@ -388,9 +388,9 @@ struct tmprof_region_record {
 	__u32 target_id;
 	__u32 address_space;
 	__u32 looks; /* each at one page of a mapping, absent ones included; 0: the rest is not
-		      * known */
+		      * known, as of mappings that the scan does not look at */
 	__u32 references;
-	__u32 regions; /* number of regions in this aggregation */
+	__u32 regions; /* number of records of this aggregation */
 	__u32 reserved0;
 };
 
@@ -477,7 +477,8 @@ struct tmprof_stats {
 	/* out: the scan by regions */
 	__u64 region_steps;  /* each clears, and later reads, one page of each region of a target */
 	__u64 region_checks; /* pages that were read, or were not there to be cleared */
-	__u64 region_checks_lost; /* cleared, and not read in time or at all */
+	__u64 region_checks_lost; /* cleared, and not read in time or at all; or of a page that
+				   * the scan cannot judge, such as the zero page */
 	__u64 region_aggregations;
 };
 

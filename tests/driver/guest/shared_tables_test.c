@@ -118,8 +118,74 @@ static void less_than_a_whole_gib_of_it_is_scanned(void) {
   close(file);
 }
 
+/* Reads what the driver says of regions, until enough aggregations were logged. */
+static __u32 read_regions(int session, struct tmprof_region_record* records, __u32 capacity) {
+  struct tmprof_read_regions request = {
+      .head = HEAD(struct tmprof_read_regions),
+      .regions = (unsigned long)records,
+      .capacity = capacity,
+  };
+
+  while (stats_of(session).region_aggregations < 5) usleep(10000);
+  EXPECT(control(session, TMPROF_MASK_ABIT, TMPROF_STOP) == 0);
+  EXPECT(ioctl(session, TMPROF_IOC_READ_REGIONS, &request) == 0);
+  return request.count;
+}
+
+/* A process that accesses shared and private memory all the time. */
+static pid_t start_program(volatile char* shared, volatile char* own, size_t own_pages) {
+  pid_t child = fork();
+
+  EXPECT(child >= 0);
+  if (child == 0) {
+    for (;;) {
+      touch(shared, TOUCHED * PAGES_PER_HUGE, PAGES_PER_HUGE);
+      touch(own, own_pages, 1);
+    }
+  }
+  return child;
+}
+
+static void regions_say_nothing_of_whole_gibs_of_a_shared_file(void) {
+  static struct tmprof_region_record records[65536];
+  int file = make_file(2 * GIB), session = open_session();
+  volatile char* memory = map_shared(file, 2 * GIB);
+  volatile char* own = map_aligned(RANGE_PAGES * PAGE, MADV_NOHUGEPAGE);
+  __u64 start = (unsigned long)memory / PAGE, end = start + 2 * GIB / PAGE;
+  struct tmprof_params params = params_of(session);
+  pid_t child = start_program(memory, own, RANGE_PAGES);
+  __u64 looks = 0;
+  __u32 count, i;
+
+  params.abit_mode = TMPROF_ABIT_REGIONS;
+  params.scan_budget_ns = 1000000000;
+  params.regions.aggregation_ns = 20000000;
+  params.regions.update_ns = 20000000;
+  params.region_log = 65536;
+  EXPECT(ioctl(session, TMPROF_IOC_SET_PARAMS, &params) == 0);
+  add_target(session, child);
+  EXPECT(control(session, TMPROF_MASK_ABIT, TMPROF_START) == 0);
+  count = read_regions(session, records, 65536);
+  for (i = 0; i < count; i++) {
+    if (records[i].end_vpn <= start || records[i].start_vpn >= end) {
+      looks += records[i].looks;
+      continue;
+    }
+    EXPECT(records[i].start_vpn >= start && records[i].end_vpn <= end);
+    EXPECT_EQ(records[i].looks, 0);
+    EXPECT_EQ(records[i].references, 0);
+  }
+  EXPECT(looks > 0);
+  EXPECT(kill(child, SIGKILL) == 0);
+  EXPECT(waitpid(child, NULL, 0) == child);
+  close(session);
+  EXPECT(munmap((void*)memory, 2 * GIB) == 0);
+  close(file);
+}
+
 int main(void) {
   RUN(whole_gibs_of_a_shared_file_are_left_out_and_counted);
   RUN(less_than_a_whole_gib_of_it_is_scanned);
+  RUN(regions_say_nothing_of_whole_gibs_of_a_shared_file);
   return 0;
 }

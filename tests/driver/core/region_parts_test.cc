@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/core/region_parts.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace tmprof {
+namespace region_parts_test {
+
+tmprof_region_unseen Unseen(const std::vector<tmprof_area>& areas) {
+  tmprof_region_unseen unseen{};
+  for (const tmprof_area& area : areas) tmprof_region_leave_out(&unseen, area.start, area.end);
+  return unseen;
+}
+
+tmprof_region Region(std::uint64_t start, std::uint64_t end, std::uint32_t looks,
+                     std::uint32_t references, std::uint64_t at_risk_ns) {
+  tmprof_region region = tmprof_region_make(start, end, 7);
+  region.looks = looks;
+  region.references = references;
+  region.at_risk_ns = at_risk_ns;
+  return region;
+}
+
+std::vector<tmprof_region> Parts(const tmprof_region& region, const tmprof_region_unseen& unseen) {
+  std::vector<tmprof_region> parts;
+  for (std::uint64_t from = region.start; from < region.end; from = parts.back().end) {
+    parts.emplace_back();
+    tmprof_region_part(&region, &unseen, from, &parts.back());
+  }
+  return parts;
+}
+
+TEST(RegionPartsTest, RegionWithoutUnseenMemoryIsOnePartWithAllEvidence) {
+  const tmprof_region region = Region(100, 200, 10, 4, 1000);
+  const auto parts = Parts(region, Unseen({{10, 100}, {200, 300}}));
+  ASSERT_EQ(parts.size(), 1U);
+  EXPECT_EQ(parts[0].start, 100U);
+  EXPECT_EQ(parts[0].end, 200U);
+  EXPECT_EQ(parts[0].looks, 10U);
+  EXPECT_EQ(parts[0].references, 4U);
+  EXPECT_EQ(parts[0].at_risk_ns, 1000U);
+  EXPECT_EQ(parts[0].count, 7U);
+}
+
+TEST(RegionPartsTest, UnseenMemoryInTheMiddleHasNoEvidence) {
+  // 30 pages before, 50 unseen, 10 behind: three quarters and one quarter of what was seen.
+  const auto parts = Parts(Region(100, 190, 20, 8, 4000), Unseen({{130, 180}}));
+  ASSERT_EQ(parts.size(), 3U);
+  EXPECT_EQ(parts[0].end, 130U);
+  EXPECT_EQ(parts[0].looks, 15U);
+  EXPECT_EQ(parts[0].references, 6U);
+  EXPECT_EQ(parts[0].at_risk_ns, 3000U);
+  EXPECT_EQ(parts[1].end, 180U);
+  EXPECT_EQ(parts[1].looks, 0U);
+  EXPECT_EQ(parts[1].references, 0U);
+  EXPECT_EQ(parts[1].at_risk_ns, 0U);
+  EXPECT_EQ(parts[2].end, 190U);
+  EXPECT_EQ(parts[2].looks, 5U);
+  EXPECT_EQ(parts[2].references, 2U);
+  EXPECT_EQ(parts[2].at_risk_ns, 1000U);
+}
+
+TEST(RegionPartsTest, RegionWithinUnseenMemoryHasNoEvidence) {
+  const auto parts = Parts(Region(100, 200, 5, 0, 10), Unseen({{50, 300}}));
+  ASSERT_EQ(parts.size(), 1U);
+  EXPECT_EQ(parts[0].end, 200U);
+  EXPECT_EQ(parts[0].looks, 0U);
+  EXPECT_EQ(parts[0].at_risk_ns, 0U);
+}
+
+TEST(RegionPartsTest, AdjoiningAreasBecomeOne) {
+  const tmprof_region_unseen unseen = Unseen({{1, 5}, {5, 9}, {10, 11}});
+  ASSERT_EQ(unseen.count, 2U);
+  EXPECT_EQ(unseen.areas[0].end, 9U);
+}
+
+TEST(RegionPartsTest, LargestAreasAreKept) {
+  std::vector<tmprof_area> areas;
+  for (std::uint64_t i = 0; i < TMPROF_REGION_UNSEEN; ++i)
+    areas.push_back({1000 * i, 1000 * i + 10 + i});
+  areas.push_back({50000, 50005});  // smaller than all
+  areas.push_back({60000, 60999});
+  const tmprof_region_unseen unseen = Unseen(areas);
+  ASSERT_EQ(unseen.count, TMPROF_REGION_UNSEEN);
+  EXPECT_EQ(unseen.areas[0].start, 1000U);
+  EXPECT_EQ(unseen.areas[TMPROF_REGION_UNSEEN - 1].start, 60000U);
+}
+
+TEST(RegionPartsTest, PartsAddUpToTheirRegionForAnyCuts) {
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 20'000; ++round) {
+    std::vector<tmprof_area> areas;
+    std::uint64_t at = random() % 50;
+    for (auto left = random() % 6; left > 0; --left) {
+      areas.push_back({at, at + 1 + random() % 40});
+      at = areas.back().end + random() % 60;
+    }
+    const std::uint64_t start = random() % 100;
+    const auto looks = static_cast<std::uint32_t>(random() % 50);
+    const tmprof_region region =
+        Region(start, start + 1 + random() % 300, looks,
+               looks > 0 ? static_cast<std::uint32_t>(random() % (looks + 1)) : 0,
+               looks > 0 ? random() : 0);
+    const tmprof_region_unseen unseen = Unseen(areas);
+    std::uint64_t expected_at = region.start;
+    std::uint64_t sum_looks = 0;
+    std::uint64_t sum_references = 0;
+    std::uint64_t sum_at_risk_ns = 0;
+    bool any_seen = false;
+    for (const tmprof_region& part : Parts(region, unseen)) {
+      ASSERT_EQ(part.start, expected_at);
+      ASSERT_LT(part.start, part.end);
+      ASSERT_LE(part.references, part.looks);
+      const std::uint64_t seen = tmprof_region_seen_pages(&unseen, part.start, part.end);
+      ASSERT_TRUE(seen == 0 || seen == part.end - part.start);
+      ASSERT_TRUE(seen > 0 || part.looks == 0);
+      any_seen |= seen > 0;
+      expected_at = part.end;
+      sum_looks += part.looks;
+      sum_references += part.references;
+      sum_at_risk_ns += part.at_risk_ns;
+    }
+    ASSERT_EQ(expected_at, region.end);
+    ASSERT_EQ(sum_looks, any_seen ? region.looks : 0);
+    ASSERT_EQ(sum_references, any_seen ? region.references : 0);
+    ASSERT_EQ(sum_at_risk_ns, any_seen ? region.at_risk_ns : 0);
+  }
+}
+
+}  // namespace region_parts_test
+}  // namespace tmprof
