@@ -323,10 +323,15 @@ static unsigned long walk_mapping(struct tmprof_walk *walk, struct position *at,
 	return address;
 }
 
-/* hugetlb shares tables between processes that map the same whole 1 GiB of a file. */
+/* hugetlb shares the tables of 2 MiB pages between processes that map the same whole 1 GiB of a
+ * file. A page of 1 GiB needs no such table (mm/hugetlb.c, huge_pte_alloc()). */
 static bool may_share_tables(const struct vm_area_struct *vma)
 {
-	return is_vm_hugetlb_page((struct vm_area_struct *)vma) && vma->vm_flags & VM_MAYSHARE &&
+	/* The kernel's helpers change nothing in it. */
+	struct vm_area_struct *mapping = (struct vm_area_struct *)vma;
+
+	return is_vm_hugetlb_page(mapping) && vma->vm_flags & VM_MAYSHARE &&
+	       huge_page_size(hstate_vma(mapping)) == PMD_SIZE &&
 	       ALIGN(vma->vm_start, PUD_SIZE) + PUD_SIZE <= vma->vm_end;
 }
 

@@ -4,7 +4,7 @@
 #include <linux/mman.h>
 #include <sched.h>
 
-#include "tests/driver/guest/guest.h"
+#include "tests/driver/guest/fake_sampler.h"
 
 #define GIB_PAGES (1UL << 18)
 #define RANGE_PAGES 16384
@@ -77,14 +77,59 @@ static void a_page_of_1_gib_is_one_record(void) {
   close(session);
 }
 
-int main(void) {
-  memory = mmap(NULL, GIB_PAGES * PAGE, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_1GB, -1, 0);
-  if (memory == MAP_FAILED) {
-    printf("skipped: no page of 1 GiB: %s\n", strerror(errno));
-    return 0;
+/* A hundred samples at different addresses of the page. */
+static void samples_of_a_page_of_1_gib_are_one_record(void) {
+  static struct tmprof_page_record records[4096];
+  struct script_record samples[100];
+  int session = open_session(), found = 0, i;
+  struct tmprof_params params = params_of(session);
+  struct tmprof_epoch epoch = {.head = HEAD(struct tmprof_epoch)};
+  ssize_t count;
+
+  for (i = 0; i < 100; i++)
+    samples[i] = (struct script_record){KIND_SAMPLE, (unsigned long)(memory + i * 1000 * PAGE),
+                                        FROM_MEMORY(LOAD), 0};
+  params.sample_event.type = fake_type;
+  params.sample_event.flags = TMPROF_EVENT_PRESENT | TMPROF_EVENT_DATA_SRC;
+  params.sample_period = 1000;
+  EXPECT(ioctl(session, TMPROF_IOC_SET_PARAMS, &params) == 0);
+  add_target(session, getpid());
+  memory[0] = 1;
+  EXPECT(control(session, TMPROF_MASK_SAMPLER, TMPROF_START) == 0);
+  write_script(samples, 100);
+  EXPECT(ioctl(session, TMPROF_IOC_EPOCH_END, &epoch) == 0);
+  count = read(session, records, sizeof(records)) / (ssize_t)sizeof(records[0]);
+  for (i = 0; i < count; i++) {
+    if (records[i].vpn < (unsigned long)memory / PAGE ||
+        records[i].vpn >= (unsigned long)memory / PAGE + GIB_PAGES)
+      continue;
+    EXPECT_EQ(records[i].span_pages, GIB_PAGES);
+    EXPECT_EQ(records[i].load_samples, 100);
+    EXPECT(records[i].node != TMPROF_NO_NODE);
+    found++;
   }
-  RUN(a_page_of_1_gib_is_one_bit);
-  RUN(a_page_of_1_gib_is_one_record);
+  EXPECT_EQ(found, 1);
+  close(session);
+}
+
+int main(void) {
+  const int kinds[] = {MAP_PRIVATE, MAP_SHARED};
+  size_t i;
+
+  load_fake_sampler();
+  for (i = 0; i < 2; i++) {
+    memory = mmap(NULL, GIB_PAGES * PAGE, PROT_READ | PROT_WRITE,
+                  kinds[i] | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_1GB, -1, 0);
+    if (memory == MAP_FAILED) {
+      printf("skipped: no page of 1 GiB: %s\n", strerror(errno));
+      break;
+    }
+    printf("%s memory\n", kinds[i] == MAP_PRIVATE ? "private" : "shared");
+    RUN(a_page_of_1_gib_is_one_bit);
+    RUN(a_page_of_1_gib_is_one_record);
+    RUN(samples_of_a_page_of_1_gib_are_one_record);
+    EXPECT(munmap((void*)memory, GIB_PAGES * PAGE) == 0);
+  }
+  unload_fake_sampler();
   return 0;
 }
