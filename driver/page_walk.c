@@ -9,6 +9,8 @@
  * - A last-level table may be freed by a collapse to a huge page or by madvise(), which wait for
  *   RCU readers from 6.5 on, and before that hold the lock for writing. It may also be taken out
  *   of its place at any time: so its entry is compared again once the table's own lock is held.
+ *   The walk then looks at the entry anew, a few times. What keeps changing is a race, of which
+ *   nothing is known.
  * - A leaf is changed by others under the same page-table lock; the hardware sets bits without it,
  *   so the accessed bit is cleared by an atomic operation.
  */
@@ -24,6 +26,10 @@
 #include "driver/compat/compat.h"
 #include "driver/page_walk.h"
 #include "driver/uapi/tmprof.h"
+
+/* Looks at an entry that changes each time. The hardware, too, changes one as it sets the accessed
+ * bit of a table. */
+#define MOST_TRIES 8
 
 struct position {
 	struct vm_area_struct *vma;
@@ -135,40 +141,37 @@ static void walk_word(struct tmprof_walk *walk, pte_t *entry, unsigned int unit,
 	walk->block.accessed[word] = accessed;
 }
 
-static void walk_table(struct tmprof_walk *walk, struct position *at, pmd_t *pmd,
+/* Returns false if the table was taken out of its place meanwhile, or its entry changed. */
+static bool walk_table(struct tmprof_walk *walk, struct position *at, pmd_t *pmd,
 		       unsigned long address, unsigned long end)
 {
 	unsigned int unit = pte_index(address), units = (end - address) >> PAGE_SHIFT;
 	unsigned int units_end = unit + units, next;
 	spinlock_t *lock;
+	bool same = false;
 	pmd_t table;
 	pte_t *entries;
 
 	begin_block(walk, address, 1, false);
 	rcu_read_lock();
 	table = READ_ONCE(*pmd);
-	if (!pmd_present(table) || pmd_leaf(table) || pmd_bad(table)) {
-		rcu_read_unlock();
-		walk->counts.races += !pmd_none(table);
-		return;
-	}
+	if (!pmd_present(table) || pmd_leaf(table) || pmd_bad(table))
+		goto out;
 	entries = (pte_t *)pmd_page_vaddr(table);
 	lock = pte_lockptr(at->mm, &table);
 	spin_lock(lock);
-	if (unlikely(pmd_val(READ_ONCE(*pmd)) != pmd_val(table))) {
-		walk->counts.races++;
-		goto unlock;
-	}
-	for (; unit < units_end; unit = next) {
+	same = pmd_val(READ_ONCE(*pmd)) == pmd_val(table);
+	for (; same && unit < units_end; unit = next) {
 		next = min_t(unsigned int, round_down(unit, BITS_PER_LONG) + BITS_PER_LONG,
 			     units_end);
 		walk_word(walk, entries + unit, unit, next);
 	}
-unlock:
 	spin_unlock(lock);
+out:
 	rcu_read_unlock();
 	at->entries -= units;
 	end_block(walk);
+	return same;
 }
 
 static void look_huge(struct tmprof_walk *walk, void *entry, bool accessed, unsigned long frame)
@@ -210,7 +213,8 @@ static bool walk_pmd_leaf(struct tmprof_walk *walk, struct position *at, pmd_t *
 	return leaf;
 }
 
-/* Leaves of 1 GiB are hugetlb's; device memory's are in mappings that are skipped. */
+/* Returns whether there was a leaf, as above. Leaves of 1 GiB are hugetlb's; device memory's are in
+ * mappings that are skipped. */
 static bool walk_pud_leaf(struct tmprof_walk *walk, struct position *at, pud_t *pud,
 			  unsigned long address)
 {
@@ -238,12 +242,22 @@ static unsigned long walk_pmd(struct tmprof_walk *walk, struct position *at, pmd
 			      unsigned long address, unsigned long end)
 {
 	unsigned long next = pmd_addr_end(address, end);
-	pmd_t value = READ_ONCE(*pmd);
+	unsigned int tries = 0;
+	bool done;
 
-	if (pmd_none(value) || !pmd_present(value))
-		at->entries--;
-	else if (!pmd_leaf(value) || !walk_pmd_leaf(walk, at, pmd, address))
-		walk_table(walk, at, pmd, address, next);
+	do {
+		pmd_t value = READ_ONCE(*pmd);
+
+		if (pmd_none(value) || !pmd_present(value)) {
+			at->entries--;
+			done = true;
+		} else if (pmd_leaf(value)) {
+			done = walk_pmd_leaf(walk, at, pmd, address);
+		} else {
+			done = walk_table(walk, at, pmd, address, next);
+		}
+	} while (!done && ++tries < MOST_TRIES);
+	walk->counts.races += !done;
 	/* Others may want the CPU for long: not with the mmap lock held. */
 	if (need_resched())
 		at->entries = 0;
@@ -267,21 +281,21 @@ static unsigned long walk_pud(struct tmprof_walk *walk, struct position *at, pud
 			      unsigned long address, unsigned long end)
 {
 	unsigned long next = pud_addr_end(address, end);
-	pud_t value = READ_ONCE(*pud);
+	unsigned int tries;
 
-	at->entries--;
-	if (pud_none(value) || !pud_present(value))
-		return next;
-	if (pud_leaf(value)) {
-		if (!walk_pud_leaf(walk, at, pud, address))
-			walk->counts.races++;
-		return next;
+	for (tries = 0; tries < MOST_TRIES; tries++) {
+		pud_t value = READ_ONCE(*pud);
+
+		at->entries--;
+		if (pud_none(value) || !pud_present(value))
+			return next;
+		if (!pud_leaf(value) && !pud_bad(value))
+			return walk_pmds(walk, at, value, address, next);
+		if (pud_leaf(value) && walk_pud_leaf(walk, at, pud, address))
+			return next;
 	}
-	if (pud_bad(value)) {
-		walk->counts.races++;
-		return next;
-	}
-	return walk_pmds(walk, at, value, address, next);
+	walk->counts.races++;
+	return next;
 }
 
 static unsigned long walk_puds(struct tmprof_walk *walk, struct position *at, p4d_t *p4d,

@@ -49,7 +49,7 @@ struct tmprof_walk_counts {
 	u64 references;	   /* leaves found accessed */
 	u64 cleared;	   /* leaves */
 	u64 skipped;	   /* leaves: zero page, device memory, tables shared by processes */
-	u64 races;	   /* tables replaced under the walk */
+	u64 races;	   /* entries of upper tables that changed at each look: not judged */
 };
 
 struct tmprof_walk {

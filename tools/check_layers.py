@@ -70,6 +70,8 @@ EDGES = {
               "daemon/control", "daemon/config", "apps/command_line", "apps/tmprof", "apps/tmprofd", "testbed/workloads",
               "profiler/sources/exact/plugin", "profiler/sources/exact/plugin/format", "testbed/tiersim",
               "testbed/tiersim/format"},
+    # A module that has the driver's walk in it.
+    "tests/driver/changing_walk": {"driver"},
     "tests/objects": {"base", "base/host", "base/text", "proto", "report", "report/analysis", "objects", "objects/format",
                       "objects/analysis", "objects/commands", "tests"},
     "tests/apps/objects": {"base", "proto", "objects/format", "tests"},

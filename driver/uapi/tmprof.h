@@ -331,7 +331,8 @@ struct tmprof_scan_range {
 	__u32 present_pages;  /* out */
 	__u32 accessed_pages; /* out */
 	__u32 cleared_bits;   /* out: page-table entries */
-	__u32 races;	      /* out: tables that changed under the walk, left out as not present */
+	__u32 races;	      /* out: tables that changed at each look, left out as not present: not
+			       * known */
 	__u32 running_threads; /* out: of the target, on a CPU when the walk ended */
 	__u64 start_ns;	       /* out: of the walk */
 	__u64 end_ns;	       /* out: of the walk and the flush */
@@ -424,7 +425,7 @@ struct tmprof_stats {
 	__u64 cleared_bits;
 	__u64 flushes;
 	__u64 flush_ns;
-	__u64 races;	      /* tables that changed under the walk */
+	__u64 races;	      /* tables that changed at each look: their pages are not known */
 	__u64 skipped_leaves; /* zero page, device memory */
 	__u64 mmap_lock_holds;
 	__u64 mmap_lock_ns;
