@@ -14,8 +14,6 @@ static void release_target(struct kref *ref)
 {
 	struct tmprof_target *target = container_of(ref, struct tmprof_target, ref);
 
-	if (target->known)
-		mmdrop(target->known);
 	tmprof_region_forget(&target->watch);
 	put_pid(target->pid);
 	kfree(target);
@@ -50,8 +48,9 @@ struct tmprof_target *tmprof_target_get(struct tmprof_session *session, u32 id)
 	return target;
 }
 
-/* The address space of the first thread that has one: a process outlives its main thread. */
-static struct mm_struct *current_mm(const struct tmprof_target *target)
+/* The address space of the first thread that has one: a process outlives its main thread. `exec` is
+ * set to a number that the process's next exec changes, a moment after the address space. */
+static struct mm_struct *current_mm(const struct tmprof_target *target, u64 *exec)
 {
 	struct mm_struct *mm = NULL;
 	struct task_struct *leader, *thread;
@@ -61,6 +60,7 @@ static struct mm_struct *current_mm(const struct tmprof_target *target)
 	if (leader) {
 		for_each_thread (leader, thread) {
 			mm = get_task_mm(thread);
+			*exec = READ_ONCE(thread->self_exec_id);
 			if (mm)
 				break;
 		}
@@ -71,22 +71,20 @@ static struct mm_struct *current_mm(const struct tmprof_target *target)
 
 struct mm_struct *tmprof_target_mm(struct tmprof_target *target, u32 *address_space)
 {
-	struct mm_struct *mm, *dropped = NULL;
+	struct mm_struct *mm;
+	u64 exec = 0;
 
 	/* Looked up inside, so that of two callers about an exec the one that found the old program
 	 * cannot come second. */
 	spin_lock(&target->lock);
-	mm = current_mm(target);
-	if (mm && mm != target->known) {
-		dropped = target->known;
-		mmgrab(mm);
+	mm = current_mm(target, &exec);
+	if (mm && (mm != target->known || exec != target->known_exec)) {
 		target->known = mm;
+		target->known_exec = exec;
 		target->address_space++;
 	}
 	*address_space = target->address_space;
 	spin_unlock(&target->lock);
-	if (dropped)
-		mmdrop(dropped);
 	return mm;
 }
 

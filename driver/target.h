@@ -39,8 +39,11 @@ struct tmprof_target {
 	u64 start_boottime_ns;
 
 	spinlock_t lock;
-	struct mm_struct *known; /* mm_count held, so that its address stays unique; never used */
-	u32 address_space;	 /* how many have been seen */
+	/* The address space that was seen last, compared and never followed: no reference keeps it.
+	 * A process gets another one by an exec only, which raises self_exec_id. */
+	const struct mm_struct *known;
+	u64 known_exec;
+	u32 address_space; /* how many have been seen */
 	u64 scanned_pages;
 	u64 passes;
 

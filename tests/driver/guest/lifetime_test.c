@@ -193,6 +193,39 @@ static void two_sessions_on_one_target_clear_each_bit_once(void) {
   EXPECT(munmap((void*)memory, pages * PAGE) == 0);
 }
 
+/* Objects of the kernel's cache of struct mm_struct. */
+static long address_spaces(void) {
+  long objects = proc_number("/proc/slabinfo", "mm_struct ");
+
+  EXPECT(objects >= 0);
+  return objects;
+}
+
+/* The caches of each CPU hold some free objects, which count as in use. */
+static void dead_targets_keep_no_address_space(void) {
+  const int targets = is_debug_kernel() ? 1000 : 3000;
+  int session = open_session(), i;
+  long before = address_spaces();
+  __u64 until_ns;
+
+  for (i = 0; i < targets; i++) {
+    pid_t child = fork();
+
+    EXPECT(child >= 0);
+    if (child == 0) {
+      for (;;) pause();
+    }
+    add_target(session, child);
+    end_child(child);
+  }
+  until_ns = now_ns() + 20000000000ULL;
+  while (address_spaces() > before + targets / 4 && now_ns() < until_ns) usleep(10000);
+  printf("   address spaces: %ld before, %ld after %d dead targets\n", before, address_spaces(),
+         targets);
+  EXPECT(address_spaces() <= before + targets / 4);
+  close(session);
+}
+
 static void session_of_everything(void) {
   int session = open_scanning();
   struct tmprof_epoch epoch = {.head = HEAD(struct tmprof_epoch)};
@@ -248,6 +281,7 @@ int main(void) {
   RUN(a_target_may_die_in_the_middle_of_scans);
   RUN(the_module_stays_while_a_session_is_open);
   RUN(two_sessions_on_one_target_clear_each_bit_once);
+  RUN(dead_targets_keep_no_address_space);
   RUN(a_thousand_sessions_leave_no_memory_behind);
   return 0;
 }
