@@ -228,7 +228,13 @@ u64 tmprof_abit_turn(struct tmprof_session *session, struct tmprof_target *targe
 		pass->at = 0;
 		pass->present_pages = 0;
 	}
-	next_ns = scan_chunk(session, target, mm, now_ns);
+	if (!pass->at && tmprof_target_shares_with(session, target, mm)) {
+		/* The bits are counted for the other target. */
+		pass->under_way = false;
+		next_ns = pass->due_ns;
+	} else {
+		next_ns = scan_chunk(session, target, mm, now_ns);
+	}
 	mmput_async(mm);
 	return next_ns;
 }

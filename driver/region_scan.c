@@ -743,7 +743,14 @@ u64 tmprof_region_turn(struct tmprof_session *session, struct tmprof_target *tar
 		leave_program(session, target);
 		target->watch.address_space = address_space;
 	}
-	next_ns = take_turn(session, target, mm, now_ns);
+	if (target->watch.phase == TMPROF_REGIONS_IDLE &&
+	    tmprof_target_shares_with(session, target, mm)) {
+		/* The regions of the other target are those of this one. */
+		leave_program(session, target);
+		next_ns = now_ns + session->params.regions.update_ns;
+	} else {
+		next_ns = take_turn(session, target, mm, now_ns);
+	}
 	mmput_async(mm);
 	return next_ns;
 }

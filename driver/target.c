@@ -88,6 +88,56 @@ struct mm_struct *tmprof_target_mm(struct tmprof_target *target, u32 *address_sp
 	return mm;
 }
 
+/* False if all users of `mm` are the target's threads and the caller. */
+static bool may_share(const struct tmprof_target *target, struct mm_struct *mm)
+{
+	struct task_struct *leader;
+	int threads = 0;
+
+	rcu_read_lock();
+	leader = pid_task(target->pid, PIDTYPE_TGID);
+	if (leader)
+		threads = get_nr_threads(leader);
+	rcu_read_unlock();
+	return atomic_read(&mm->mm_users) > threads + 1;
+}
+
+static bool uses(struct tmprof_target *target, const struct mm_struct *mm)
+{
+	struct mm_struct *own;
+	u32 address_space;
+
+	if (READ_ONCE(target->known) != mm)
+		return false;
+	/* What is known may have been freed, and its address used again. */
+	own = tmprof_target_mm(target, &address_space);
+	if (own)
+		mmput_async(own);
+	return own == mm;
+}
+
+u32 tmprof_target_shares_with(struct tmprof_session *session, const struct tmprof_target *target,
+			      struct mm_struct *mm)
+{
+	struct tmprof_target *other;
+	unsigned long index;
+	u32 found = 0;
+
+	if (!may_share(target, mm))
+		return 0;
+	mutex_lock(&session->targets);
+	xa_for_each (&session->by_id, index, other) {
+		if (other->id >= target->id)
+			break;
+		if (uses(other, mm)) {
+			found = other->id;
+			break;
+		}
+	}
+	mutex_unlock(&session->targets);
+	return found;
+}
+
 u32 tmprof_target_running(const struct tmprof_target *target)
 {
 	struct task_struct *leader, *thread;
@@ -195,7 +245,6 @@ int tmprof_target_add(struct tmprof_session *session, struct tmprof_target_reque
 	mm = tmprof_target_mm(target, &request->address_space);
 	if (!mm)
 		goto put;
-	mmput_async(mm);
 
 	/* Once it can be found, it can be removed. */
 	mutex_lock(&session->targets);
@@ -203,8 +252,14 @@ int tmprof_target_add(struct tmprof_session *session, struct tmprof_target_reque
 	if (!error) {
 		request->target_id = target->id;
 		request->start_time_ticks = ticks_of(target->start_boottime_ns);
+		kref_get(&target->ref);
 	}
 	mutex_unlock(&session->targets);
+	if (!error) {
+		request->shares_with = tmprof_target_shares_with(session, target, mm);
+		tmprof_target_put(target);
+	}
+	mmput_async(mm);
 	if (error)
 		goto put;
 	request->state = TMPROF_TARGET_ALIVE;
@@ -254,6 +309,7 @@ int tmprof_target_query(struct tmprof_session *session, struct tmprof_target_req
 		return -ENOENT;
 	mm = tmprof_target_mm(target, &request->address_space);
 	request->state = mm ? TMPROF_TARGET_ALIVE : TMPROF_TARGET_GONE;
+	request->shares_with = mm ? tmprof_target_shares_with(session, target, mm) : 0;
 	if (mm)
 		mmput_async(mm);
 	/* The number outlives its process while anybody holds the pid. */

@@ -79,6 +79,11 @@ void tmprof_target_put(struct tmprof_target *target);
  * process has exited. `address_space` is set to its number. */
 struct mm_struct *tmprof_target_mm(struct tmprof_target *target, u32 *address_space);
 
+/* The id of the lowest target before this one that uses `mm`, the target's own address space; 0:
+ * none. Call with mm_users held once. */
+u32 tmprof_target_shares_with(struct tmprof_session *session, const struct tmprof_target *target,
+			      struct mm_struct *mm);
+
 /* Threads of it that are on a CPU. */
 u32 tmprof_target_running(const struct tmprof_target *target);
 

@@ -81,6 +81,11 @@ enum tmprof_features {
  * now, whichever of its threads is named. After an exec the target is the new address space.
  * The caller adds children as targets of their own.
  *
+ * Processes may share one address space (clone(2), CLONE_VM without CLONE_THREAD). Its accessed
+ * bits are counted once, for the target with the lowest id. The driver's own scan passes by the
+ * others, and shares_with names the target that has their bits. Samples count for the process that
+ * took them. SCAN_RANGE reads and clears the same bits, whichever target is named.
+ *
  * ADD_TARGET errors: ESRCH no such process in the caller's pid namespace, or it has exited, or its
  * start time is another; EINVAL a kernel thread; EEXIST already a target; ENOSPC max_targets;
  * EOVERFLOW the session has given out all identifiers.
@@ -99,7 +104,9 @@ struct tmprof_target_request {
 	__u32 address_space; /* out: changes when the process executes another program */
 	__u64 scanned_pages; /* out: present pages seen by the latest complete pass */
 	__u64 passes;	     /* out: complete passes of the driver's own scan */
-	__u64 reserved[2];
+	__u32 shares_with;   /* out: a target that now has the same address space; 0: none */
+	__u32 reserved0;
+	__u64 reserved[1];
 };
 
 enum tmprof_target_state {

@@ -79,6 +79,76 @@ static size_t records_within(volatile char* start, size_t pages) {
   return count;
 }
 
+static int wait_to_be_killed(void* unused) {
+  (void)unused;
+  for (;;) pause();
+  return 0;
+}
+
+static struct tmprof_target_request query(int session, __u32 id) {
+  struct tmprof_target_request request = {
+      .head = HEAD(struct tmprof_target_request),
+      .target_id = id,
+  };
+
+  EXPECT(ioctl(session, TMPROF_IOC_GET_TARGET, &request) == 0);
+  return request;
+}
+
+/* Two processes with one address space are one set of pages. */
+static void bits_of_a_shared_address_space_are_counted_once(void) {
+  static char stack[4 * PAGE] __attribute__((aligned(16)));
+  const size_t pages = 4096;
+  volatile char* memory = map_aligned(pages * PAGE, MADV_NOHUGEPAGE);
+  struct tmprof_target_request removal = {.head = HEAD(struct tmprof_target_request)};
+  int session = open_session();
+  struct tmprof_params params;
+  __u32 self = add_target(session, getpid()), other;
+  pid_t child = clone(wait_to_be_killed, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
+  size_t i, of_other = 0, references = 0;
+  __u64 passes;
+
+  EXPECT(child >= 0);
+  other = add_target(session, child);
+  EXPECT_EQ(query(session, self).shares_with, 0);
+  EXPECT_EQ(query(session, other).shares_with, self);
+  set_single_passes(session);
+  params = params_of(session);
+  params.scan_interval_ns = 10000000;
+  EXPECT(ioctl(session, TMPROF_IOC_SET_PARAMS, &params) == 0);
+  touch(memory, pages, 1);
+  EXPECT(control(session, TMPROF_MASK_ABIT, TMPROF_START) == 0);
+  wait_for_passes(session, 6);
+  EXPECT(control(session, TMPROF_MASK_ABIT, TMPROF_STOP) == 0);
+  EXPECT_EQ(query(session, other).passes, 0);
+  EXPECT_EQ(query(session, self).passes, stats_of(session).passes);
+  end_epoch(session);
+  read_records(session);
+  for (i = 0; i < record_count; i++) {
+    of_other += records[i].target_id == other;
+    if (records[i].vpn >= (unsigned long)memory / PAGE &&
+        records[i].vpn < (unsigned long)memory / PAGE + pages)
+      references += records[i].references;
+  }
+  EXPECT_EQ(of_other, 0);
+  EXPECT_EQ(references, pages);
+
+  /* The other one takes over what the first leaves. */
+  removal.target_id = self;
+  EXPECT(ioctl(session, TMPROF_IOC_REMOVE_TARGET, &removal) == 0);
+  EXPECT_EQ(query(session, other).shares_with, 0);
+  passes = stats_of(session).passes;
+  touch(memory, pages, 1);
+  pass_once(session);
+  EXPECT_EQ(query(session, other).passes, stats_of(session).passes - passes);
+  end_epoch(session);
+  read_records(session);
+  EXPECT_EQ(records_within(memory, pages), pages);
+  EXPECT(kill(child, SIGKILL) == 0);
+  EXPECT(waitpid(child, NULL, 0) == child);
+  close(session);
+}
+
 /* A chunk of one entry is spent on the mapping before any page is looked at. */
 static void a_pass_in_the_smallest_chunks_comes_to_its_end(void) {
   volatile char* memory = map_aligned(16 * PAGE, MADV_NOHUGEPAGE);
@@ -505,6 +575,7 @@ static void debugfs_shows_the_totals(void) {
 
 int main(void) {
   RUN(a_pass_counts_exactly_what_was_touched);
+  RUN(bits_of_a_shared_address_space_are_counted_once);
   RUN(a_pass_in_the_smallest_chunks_comes_to_its_end);
   RUN(each_pass_of_an_epoch_adds_a_reference);
   RUN(huge_pages_are_one_record_each);
