@@ -51,11 +51,15 @@ static bool selected(const struct tmprof_walk *walk, unsigned long vpn, unsigned
 	return find_next_bit(walk->select, end, first) < end;
 }
 
-static void keep_young(struct folio *folio)
+/* Gives the access whose bit was cleared to others. Reclaim and page_idle look for it in the young
+ * flag, and DAMON and /proc/kpageflags in the idle flag. */
+static void keep_access(struct folio *folio)
 {
-	/* Most have it from the pass before: the test spares them an atomic operation. */
+	/* Most have both from the pass before: the tests spare them atomic operations. */
 	if (!folio_test_young(folio))
 		folio_set_young(folio);
+	if (folio_test_idle(folio))
+		folio_clear_idle(folio);
 }
 
 /* True if the walk needs more of a leaf than its bits. Otherwise the struct page is not touched. */
@@ -80,7 +84,7 @@ static void look(struct tmprof_walk *walk, void *entry, bool accessed, unsigned 
 	    !selected(walk, block->vpn + unit * block->span_pages, block->span_pages))
 		return;
 	if (test_and_clear_bit(_PAGE_BIT_ACCESSED, entry)) {
-		keep_young(page_folio(page));
+		keep_access(page_folio(page));
 		__set_bit(unit, block->cleared);
 	}
 }

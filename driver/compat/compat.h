@@ -43,8 +43,8 @@ static inline bool tmprof_pmd_devmap(pmd_t pmd)
 #endif
 }
 
-/* True if folio_set_young() keeps the bit that a scan clears; without the option it does
- * nothing. */
+/* True if folio_set_young() and folio_clear_idle() keep the access whose bit a scan clears; without
+ * the option they do nothing. */
 static inline bool tmprof_keeps_young(void)
 {
 	return IS_ENABLED(CONFIG_PAGE_IDLE_FLAG);

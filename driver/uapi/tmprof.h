@@ -70,7 +70,9 @@ enum tmprof_features {
 	TMPROF_FEATURE_ABIT = 1 << 0,
 	TMPROF_FEATURE_SAMPLER = 1 << 1, /* the kernel has perf events; a PMU may be missing yet */
 	TMPROF_FEATURE_GATE = 1 << 2,
-	TMPROF_FEATURE_KEEPS_YOUNG = 1 << 3, /* reclaim still sees a bit that a scan has cleared */
+	/* Reclaim, page_idle and DAMON still see an access whose bit a scan has cleared. The ageing
+	 * of the multi-generational LRU looks at the bits alone, and does not. */
+	TMPROF_FEATURE_KEEPS_YOUNG = 1 << 3,
 	TMPROF_FEATURE_FLUSH =
 		1 << 4, /* TLBs can be flushed; where not, asking for it is EOPNOTSUPP */
 	TMPROF_FEATURE_REGIONS = 1 << 5, /* params.abit_mode, READ_REGIONS */

@@ -40,7 +40,7 @@ std::optional<std::string> StallsOnMemory(const std::string& line) {
   return std::nullopt;
 }
 
-HostKernel::HostKernel() {
+HostKernel::HostKernel(std::filesystem::path root) : root_(std::move(root)) {
   timespec tick{};
   // The coarse clock advances once per tick.
   ::clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
@@ -52,10 +52,10 @@ MonotonicTime HostKernel::Now() { return MonotonicTime(ReadClock(CLOCK_MONOTONIC
 nanoseconds HostKernel::OwnCpuTime() { return ReadClock(CLOCK_THREAD_CPUTIME_ID); }
 
 std::optional<std::string> HostKernel::MemoryPressure() {
-  if (const auto line = FirstLine("/proc/pressure/memory")) return StallsOnMemory(*line);
+  if (const auto line = FirstLine(root_ / "proc/pressure/memory")) return StallsOnMemory(*line);
   double total = 0;
   double available = 0;
-  std::ifstream file("/proc/meminfo");
+  std::ifstream file(root_ / "proc/meminfo");
   for (std::string key, unit; file >> key;) {
     double kib = 0;
     file >> kib;

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -25,7 +26,8 @@ std::optional<std::string> StallsOnMemory(const std::string& line);
 
 class HostKernel : public AbitKernel {
  public:
-  HostKernel();
+  // `root` has the folder /proc.
+  explicit HostKernel(std::filesystem::path root = "/");
 
   MonotonicTime Now() override;
   std::chrono::nanoseconds OwnCpuTime() override;
@@ -33,6 +35,7 @@ class HostKernel : public AbitKernel {
   std::optional<std::string> MemoryPressure() override;
 
  private:
+  std::filesystem::path root_;
   std::chrono::nanoseconds tick_{0};
 };
 

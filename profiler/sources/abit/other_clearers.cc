@@ -144,8 +144,7 @@ double LargestShareOfAny(const std::vector<Watched>& watched) {
 }
 
 std::optional<OtherClearer> Lru(const fs::path& root) {
-  const auto enabled = FirstLine(root / "sys/kernel/mm/lru_gen/enabled");
-  if (!enabled || enabled->empty() || *enabled == "0x0000") return std::nullopt;
+  if (!MultiGenerationalLruRuns(root)) return std::nullopt;
   return OtherClearer{
       .text = "multi-generational LRU is enabled and clears accessed bits during reclaim",
       .how_to_stop = "echo n > /sys/kernel/mm/lru_gen/enabled"};
@@ -204,6 +203,11 @@ OtherClearer Describe(std::span<const Damon> damons, const fs::path& root) {
 }
 
 }  // namespace
+
+bool MultiGenerationalLruRuns(const fs::path& root) {
+  const auto enabled = FirstLine(root / "sys/kernel/mm/lru_gen/enabled");
+  return enabled && !enabled->empty() && *enabled != "0x0000";
+}
 
 std::optional<OtherClearer> OtherAccessedBitClearer(const fs::path& root) {
   if (std::optional<OtherClearer> lru = Lru(root)) return lru;

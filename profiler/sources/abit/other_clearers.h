@@ -20,6 +20,10 @@ struct OtherClearer {
 // program's CPU time at most, and so loses at most 1 % of its references to such a clearer.
 inline constexpr double kHarmlessClears = 0.01;
 
+// True if the multi-generational LRU is switched on. Its ageing clears accessed bits, and learns of
+// accesses by them alone. `root` has the folder /sys.
+bool MultiGenerationalLruRuns(const std::filesystem::path& root = "/");
+
 // Returns the worst clearer: one whose pace is unknown, if there is one, or all DAMONs together.
 // `root` has the folders /proc and /sys. nullopt: there is none.
 std::optional<OtherClearer> OtherAccessedBitClearer(const std::filesystem::path& root = "/");

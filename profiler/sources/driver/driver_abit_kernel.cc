@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "profiler/sources/abit/host_kernel.h"
+#include "profiler/sources/abit/other_clearers.h"
 
 namespace tmprof::driver {
 namespace {
@@ -252,7 +253,8 @@ class DriverProcess final : public AbitProcess {
 
 class DriverKernel final : public abit::HostKernel {
  public:
-  explicit DriverKernel(std::shared_ptr<Session> session) : session_(std::move(session)) {}
+  DriverKernel(std::shared_ptr<Session> session, const std::filesystem::path& root)
+      : HostKernel(root), session_(std::move(session)), root_(root) {}
 
   Result<std::unique_ptr<AbitProcess>> Open(Pid pid, std::uint64_t start_time_ticks) override {
     auto watch = abit::ProcessWatch::Open(pid, start_time_ticks);
@@ -265,8 +267,10 @@ class DriverKernel final : public abit::HostKernel {
   std::uint64_t frame_mask() const override { return kFrameMask; }
 
   std::optional<std::string> MemoryPressure() override {
-    // Reclaim still sees what was cleared: clearing feeds it nothing.
-    if (session_->info().features & TMPROF_FEATURE_KEEPS_YOUNG) return std::nullopt;
+    // The LRU's two lists see what was cleared, and clearing costs the pages nothing. The ageing of
+    // the multi-generational LRU looks at bits alone: hot pages would seem old.
+    const bool is_seen = session_->info().features & TMPROF_FEATURE_KEEPS_YOUNG;
+    if (is_seen && !abit::MultiGenerationalLruRuns(root_)) return std::nullopt;
     return HostKernel::MemoryPressure();
   }
 
@@ -274,13 +278,15 @@ class DriverKernel final : public abit::HostKernel {
 
  private:
   std::shared_ptr<Session> session_;
+  std::filesystem::path root_;
   Answer answer_;
 };
 
 }  // namespace
 
-std::unique_ptr<abit::AbitKernel> MakeDriverAbitKernel(std::shared_ptr<Session> session) {
-  return std::make_unique<DriverKernel>(std::move(session));
+std::unique_ptr<abit::AbitKernel> MakeDriverAbitKernel(std::shared_ptr<Session> session,
+                                                       const std::filesystem::path& root) {
+  return std::make_unique<DriverKernel>(std::move(session), root);
 }
 
 }  // namespace tmprof::driver

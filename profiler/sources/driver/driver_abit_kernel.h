@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <filesystem>
 #include <memory>
 
 #include "profiler/sources/abit/abit_kernel.h"
@@ -12,7 +13,9 @@
 namespace tmprof::driver {
 
 // Against BPF reads and MADV_COLD: it clears the bits of shared and huge pages and of hugetlb
-// memory too, leaves pages on the lists that they are on, and splits no huge page.
-std::unique_ptr<abit::AbitKernel> MakeDriverAbitKernel(std::shared_ptr<Session> session);
+// memory too, leaves pages on the lists that they are on, and splits no huge page. `root` has the
+// folders /proc and /sys.
+std::unique_ptr<abit::AbitKernel> MakeDriverAbitKernel(std::shared_ptr<Session> session,
+                                                       const std::filesystem::path& root = "/");
 
 }  // namespace tmprof::driver

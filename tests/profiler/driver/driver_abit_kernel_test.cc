@@ -7,8 +7,11 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,6 +23,7 @@
 namespace tmprof::driver {
 namespace driver_abit_kernel_test {
 
+namespace fs = std::filesystem;
 using abit::AbitKernel;
 using abit::AbitProcess;
 using abit::ClearOutcome;
@@ -334,9 +338,25 @@ TEST_F(DriverAbitKernelTest, ReadsAgreeWithTheTablesForAnyLayout) {
   }
 }
 
-TEST_F(DriverAbitKernelTest, PressureMattersOnlyWhereReclaimMissesWhatWasCleared) {
-  Open();
-  EXPECT_EQ(kernel_->MemoryPressure(), std::nullopt);
+TEST_F(DriverAbitKernelTest, PressureMattersOnlyIfReclaimMissesWhatWasCleared) {
+  const fs::path root = fs::path(testing::TempDir()) / "driver_pressure";
+  const auto write = [&](const std::string& file, const std::string& text) {
+    fs::create_directories((root / file).parent_path());
+    std::ofstream(root / file) << text;
+  };
+  fs::remove_all(root);
+  write("proc/pressure/memory", "some avg10=7.00 avg60=0.00 avg300=0.00 total=1\n");
+  EXPECT_EQ(MakeDriverAbitKernel(OpenSession(driver_), root)->MemoryPressure(), std::nullopt);
+  // Ageing by generations does not look at the flag that keeps an access.
+  write("sys/kernel/mm/lru_gen/enabled", "0x0007\n");
+  EXPECT_THAT(MakeDriverAbitKernel(OpenSession(driver_), root)->MemoryPressure().value_or(""),
+              HasSubstr("7.0 %"));
+  write("sys/kernel/mm/lru_gen/enabled", "0x0000\n");
+  EXPECT_EQ(MakeDriverAbitKernel(OpenSession(driver_), root)->MemoryPressure(), std::nullopt);
+  driver_.info.features &= ~std::uint64_t{TMPROF_FEATURE_KEEPS_YOUNG};
+  EXPECT_THAT(MakeDriverAbitKernel(OpenSession(driver_), root)->MemoryPressure().value_or(""),
+              HasSubstr("7.0 %"));
+  fs::remove_all(root);
 }
 
 TEST_F(DriverAbitKernelTest, AProcessThatStartedAtAnotherTimeIsGone) {
