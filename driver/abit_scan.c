@@ -6,12 +6,13 @@
  */
 
 #include <linux/bitmap.h>
+#include <linux/err.h>
 #include <linux/ktime.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
-#include <linux/slab.h>
 
 #include "driver/abit_scan.h"
+#include "driver/allocation.h"
 #include "driver/compat/compat.h"
 #include "driver/core/counter_store.h"
 #include "driver/page_walk.h"
@@ -58,9 +59,9 @@ int tmprof_abit_prepare(struct tmprof_session *session)
 	u32 capacity = session->params.scan_chunk_entries + TMPROF_BLOCK_UNITS;
 	struct tmprof_scan_buffers *buffers;
 
-	buffers = kvzalloc(struct_size(buffers, found, capacity), GFP_KERNEL_ACCOUNT);
-	if (!buffers)
-		return -ENOMEM;
+	buffers = tmprof_allocate(struct_size(buffers, found, capacity), NUMA_NO_NODE);
+	if (IS_ERR(buffers))
+		return PTR_ERR(buffers);
 	buffers->capacity = capacity;
 	buffers->walk.flags = TMPROF_WALK_CLEAR | TMPROF_WALK_NODES;
 	buffers->walk.emit = gather;
@@ -70,7 +71,7 @@ int tmprof_abit_prepare(struct tmprof_session *session)
 
 void tmprof_abit_free(struct tmprof_session *session)
 {
-	kvfree(session->scan_buffers);
+	tmprof_release(session->scan_buffers);
 	session->scan_buffers = NULL;
 }
 

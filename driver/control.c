@@ -9,6 +9,7 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 
+#include "driver/allocation.h"
 #include "driver/compat/compat.h"
 #include "driver/control.h"
 #include "driver/core/params_check.h"
@@ -29,21 +30,27 @@ static unsigned int max_sessions = 64;
 module_param(max_sessions, uint, 0644);
 MODULE_PARM_DESC(max_sessions, "open files at a time");
 
-static unsigned long max_memory_bytes = 1UL << 30;
-module_param(max_memory_bytes, ulong, 0644);
-MODULE_PARM_DESC(max_memory_bytes, "largest memory_limit_bytes that a session may ask for");
-
 static atomic_t last_session = ATOMIC_INIT(0);
 static atomic_t open_sessions = ATOMIC_INIT(0);
 
 static void *allocate_counters(void *context, size_t bytes)
 {
-	return kmalloc(bytes, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	void *block;
+
+	if (!tmprof_take_share(bytes))
+		return NULL;
+	block = kmalloc(bytes, TMPROF_GFP);
+	if (!block)
+		tmprof_return_share(bytes);
+	return block;
 }
 
 static void release_counters(void *context, void *block, size_t bytes)
 {
 	kfree(block);
+	tmprof_return_share(bytes);
+	/* All counters of an epoch may be released one by one. */
+	cond_resched();
 }
 
 struct tmprof_session *tmprof_session_create(void)
@@ -54,10 +61,10 @@ struct tmprof_session *tmprof_session_create(void)
 		atomic_dec(&open_sessions);
 		return ERR_PTR(-EUSERS);
 	}
-	session = kzalloc(sizeof(*session), GFP_KERNEL_ACCOUNT);
-	if (!session) {
+	session = tmprof_allocate(sizeof(*session), NUMA_NO_NODE);
+	if (IS_ERR(session)) {
 		atomic_dec(&open_sessions);
-		return ERR_PTR(-ENOMEM);
+		return session;
 	}
 	session->number = atomic_inc_return(&last_session);
 	mutex_init(&session->control);
@@ -73,7 +80,7 @@ struct tmprof_session *tmprof_session_create(void)
 	xa_init_flags(&session->by_pid, XA_FLAGS_ACCOUNT);
 	tmprof_params_defaults(&session->params);
 	session->params.memory_limit_bytes =
-		min_t(u64, session->params.memory_limit_bytes, READ_ONCE(max_memory_bytes));
+		min_t(u64, session->params.memory_limit_bytes, tmprof_most_memory());
 	session->memory.allocate = allocate_counters;
 	session->memory.release = release_counters;
 	session->memory.limit_bytes = session->params.memory_limit_bytes;
@@ -101,7 +108,7 @@ int tmprof_session_set_params(struct tmprof_session *session, const struct tmpro
 
 	if (error)
 		return error;
-	if (params->memory_limit_bytes > READ_ONCE(max_memory_bytes))
+	if (params->memory_limit_bytes > tmprof_most_memory())
 		return -EDQUOT;
 	if (params->flush_policy != TMPROF_FLUSH_NEVER && !tmprof_can_flush())
 		return -EOPNOTSUPP;
@@ -280,6 +287,6 @@ void tmprof_session_destroy(struct tmprof_session *session)
 	mutex_destroy(&session->step);
 	mutex_destroy(&session->range);
 	mutex_destroy(&session->control);
-	kfree(session);
+	tmprof_release(session);
 	atomic_dec(&open_sessions);
 }

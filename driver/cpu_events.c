@@ -10,8 +10,8 @@
 #include <linux/cpuhotplug.h>
 #include <linux/cpumask.h>
 #include <linux/err.h>
-#include <linux/slab.h>
 
+#include "driver/allocation.h"
 #include "driver/cpu_events.h"
 
 static enum cpuhp_state hotplug_state;
@@ -139,12 +139,15 @@ int tmprof_cpu_events_open(struct tmprof_cpu_events *events)
 {
 	int error;
 
-	events->cpu = kvcalloc(nr_cpu_ids, sizeof(*events->cpu), GFP_KERNEL_ACCOUNT);
-	if (!events->cpu)
-		return -ENOMEM;
+	events->cpu = tmprof_allocate_array(nr_cpu_ids, sizeof(*events->cpu), NUMA_NO_NODE);
+	if (IS_ERR(events->cpu)) {
+		error = PTR_ERR(events->cpu);
+		events->cpu = NULL;
+		return error;
+	}
 	error = cpuhp_state_add_instance_nocalls(hotplug_state, &events->node);
 	if (error) {
-		kvfree(events->cpu);
+		tmprof_release(events->cpu);
 		events->cpu = NULL;
 		return error;
 	}
@@ -161,7 +164,7 @@ void tmprof_cpu_events_close(struct tmprof_cpu_events *events)
 	cpuhp_state_remove_instance_nocalls(hotplug_state, &events->node);
 	for_each_possible_cpu (cpu)
 		close_one(events, &events->cpu[cpu]);
-	kvfree(events->cpu);
+	tmprof_release(events->cpu);
 	events->cpu = NULL;
 }
 

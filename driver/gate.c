@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
+#include <linux/err.h>
 #include <linux/ktime.h>
-#include <linux/slab.h>
 
+#include "driver/allocation.h"
 #include "driver/core/gate.h"
 #include "driver/cpu_events.h"
 #include "driver/gate.h"
@@ -27,14 +28,14 @@ int tmprof_gate_prepare(struct tmprof_session *session, enum tmprof_source sourc
 	session->gate_open[source] = gate->mode != TMPROF_GATE_ALWAYS_OFF;
 	if (gate->mode != TMPROF_GATE_COUNTED)
 		return 0;
-	counter = kzalloc(sizeof(*counter), GFP_KERNEL_ACCOUNT);
-	if (!counter)
-		return -ENOMEM;
+	counter = tmprof_allocate(sizeof(*counter), NUMA_NO_NODE);
+	if (IS_ERR(counter))
+		return PTR_ERR(counter);
 	counter->events.attr = tmprof_event_attr(&gate->event);
 
 	error = tmprof_cpu_events_open(&counter->events);
-	if (error == -ENOMEM) {
-		kfree(counter);
+	if (error == -ENOMEM || error == -EDQUOT) {
+		tmprof_release(counter);
 		return error;
 	}
 	counter->counting = !error;
@@ -54,7 +55,7 @@ void tmprof_gate_free(struct tmprof_session *session, enum tmprof_source source)
 		return;
 	if (counter->counting)
 		tmprof_cpu_events_close(&counter->events);
-	kfree(counter);
+	tmprof_release(counter);
 	session->gate_counter[source] = NULL;
 }
 

@@ -20,6 +20,7 @@
  *   page_walk     the page tables of an address space
  *   region_watch  the regions of one target
  *   session       the state of one open file, and the locks of all
+ *   allocation    memory for sessions
  *
  * driver/core/ has the arithmetic, which user space compiles too, and driver/compat/ what differs
  * by kernel version.

@@ -6,13 +6,14 @@
  */
 
 #include <linux/bitmap.h>
+#include <linux/err.h>
 #include <linux/ktime.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
-#include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include "driver/allocation.h"
 #include "driver/compat/compat.h"
 #include "driver/page_walk.h"
 #include "driver/range_scan.h"
@@ -163,9 +164,9 @@ static int prepare(struct tmprof_session *session, struct tmprof_scan_range *req
 	struct tmprof_range_buffers *buffers = session->range_buffers;
 
 	if (!buffers) {
-		buffers = kvzalloc(sizeof(*buffers), GFP_KERNEL_ACCOUNT);
-		if (!buffers)
-			return -ENOMEM;
+		buffers = tmprof_allocate(sizeof(*buffers), NUMA_NO_NODE);
+		if (IS_ERR(buffers))
+			return PTR_ERR(buffers);
 		session->range_buffers = buffers;
 	}
 	buffers->request = request;
@@ -338,5 +339,5 @@ put:
 
 void tmprof_range_free(struct tmprof_session *session)
 {
-	kvfree(session->range_buffers);
+	tmprof_release(session->range_buffers);
 }

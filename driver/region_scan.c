@@ -13,15 +13,16 @@
  * and a monitoring interval may have none.
  */
 
+#include <linux/err.h>
 #include <linux/ktime.h>
 #include <linux/math64.h>
 #include <linux/mm.h>
 #include <linux/random.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
-#include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include "driver/allocation.h"
 #include "driver/compat/compat.h"
 #include "driver/page_walk.h"
 #include "driver/region_scan.h"
@@ -102,7 +103,7 @@ static void replace_log(struct tmprof_session *session, struct tmprof_region_rec
 	log->capacity = capacity;
 	log->records = records;
 	mutex_unlock(&session->counters);
-	kvfree(dropped);
+	tmprof_release(dropped);
 }
 
 void tmprof_region_drop_log(struct tmprof_session *session)
@@ -168,15 +169,15 @@ int tmprof_region_prepare(struct tmprof_session *session)
 	struct tmprof_region_record *records = NULL;
 	struct tmprof_region_buffers *buffers;
 
-	buffers = kvzalloc(struct_size(buffers, frames, session->params.regions.max_regions),
-			   GFP_KERNEL_ACCOUNT);
-	if (!buffers)
-		return -ENOMEM;
+	buffers = tmprof_allocate(struct_size(buffers, frames, session->params.regions.max_regions),
+				  NUMA_NO_NODE);
+	if (IS_ERR(buffers))
+		return PTR_ERR(buffers);
 	if (capacity) {
-		records = kvcalloc(capacity, sizeof(*records), GFP_KERNEL_ACCOUNT);
-		if (!records) {
-			kvfree(buffers);
-			return -ENOMEM;
+		records = tmprof_allocate_array(capacity, sizeof(*records), NUMA_NO_NODE);
+		if (IS_ERR(records)) {
+			tmprof_release(buffers);
+			return PTR_ERR(records);
 		}
 	}
 	buffers->walk.emit = note;
@@ -192,7 +193,7 @@ void tmprof_region_free(struct tmprof_session *session)
 
 	if (!session->region_buffers)
 		return;
-	kvfree(session->region_buffers);
+	tmprof_release(session->region_buffers);
 	session->region_buffers = NULL;
 	mutex_lock(&session->targets);
 	xa_for_each (&session->by_id, index, target)
@@ -261,7 +262,8 @@ static unsigned long add_mappings(struct mm_struct *mm, unsigned long start,
 }
 
 /* Finds the areas of the address space, without its largest gaps, and returns their number. Sets
- * watch->unseen. 0: it has no mappings. -EBUSY: a writer holds the mmap lock. -ENOMEM. */
+ * watch->unseen. 0: it has no mappings. -EBUSY: a writer holds the mmap lock. -EDQUOT or -ENOMEM:
+ * there is no memory for a list of the mappings. */
 static int find_areas(struct tmprof_session *session, struct tmprof_region_watch *watch,
 		      struct mm_struct *mm, struct tmprof_area *areas)
 {
@@ -271,9 +273,9 @@ static int find_areas(struct tmprof_session *session, struct tmprof_region_watch
 	unsigned long at = 0;
 	int found = -EBUSY;
 
-	mappings = kvmalloc_array(capacity, sizeof(*mappings), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!mappings)
-		return -ENOMEM;
+	mappings = tmprof_allocate_array(capacity, sizeof(*mappings), NUMA_NO_NODE);
+	if (IS_ERR(mappings))
+		return PTR_ERR(mappings);
 	do {
 		u64 locked_ns;
 
@@ -290,7 +292,7 @@ static int find_areas(struct tmprof_session *session, struct tmprof_region_watch
 	found = tmprof_region_areas(mappings, count, areas);
 	watch->unseen = unseen;
 out:
-	kvfree(mappings);
+	tmprof_release(mappings);
 	return found;
 }
 
@@ -500,12 +502,12 @@ static int begin_regions(struct tmprof_session *session, struct tmprof_target *t
 
 	if (found < 0)
 		return found;
-	regions = kvcalloc(capacity, sizeof(*regions), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	cleared_ns = kvcalloc(tmprof_region_holds(capacity), sizeof(*cleared_ns),
-			      GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!regions || !cleared_ns) {
-		kvfree(regions);
-		kvfree(cleared_ns);
+	regions = tmprof_allocate_array(capacity, sizeof(*regions), NUMA_NO_NODE);
+	cleared_ns = tmprof_allocate_array(tmprof_region_holds(capacity), sizeof(*cleared_ns),
+					   NUMA_NO_NODE);
+	if (IS_ERR(regions) || IS_ERR(cleared_ns)) {
+		tmprof_release(regions);
+		tmprof_release(cleared_ns);
 		return -ENOMEM;
 	}
 	watch->cleared_ns = cleared_ns;
@@ -703,6 +705,7 @@ static u64 take_turn(struct tmprof_session *session, struct tmprof_target *targe
 		switch (begin_regions(session, target, mm, now_ns)) {
 		case -EBUSY:
 			return now_ns + BUSY_RETRY_NS;
+		case -EDQUOT:
 		case -ENOMEM:
 			return now_ns + NO_MEMORY_WAIT_NS;
 		}

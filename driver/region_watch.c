@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-#include <linux/mm.h>
 #include <linux/string.h>
 
+#include "driver/allocation.h"
 #include "driver/region_watch.h"
 
 void tmprof_region_forget(struct tmprof_region_watch *watch)
 {
-	kvfree(watch->set.regions);
-	kvfree(watch->cleared_ns);
+	tmprof_release(watch->set.regions);
+	tmprof_release(watch->cleared_ns);
 	memset(watch, 0, sizeof(*watch));
 }
 

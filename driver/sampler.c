@@ -18,10 +18,10 @@
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
-#include <linux/slab.h>
 #include <linux/timekeeping.h>
 #include <linux/uaccess.h>
 
+#include "driver/allocation.h"
 #include "driver/compat/compat.h"
 #include "driver/core/counter_store.h"
 #include "driver/core/sample_decode.h"
@@ -152,10 +152,9 @@ static void *make_context(struct tmprof_cpu_events *events, unsigned int cpu)
 
 	if (own)
 		return own;
-	own = kvzalloc_node(struct_size(own, records, samples), GFP_KERNEL_ACCOUNT,
-			    cpu_to_node(cpu));
-	if (!own)
-		return ERR_PTR(-ENOMEM);
+	own = tmprof_allocate(struct_size(own, records, samples), cpu_to_node(cpu));
+	if (IS_ERR(own))
+		return own;
 	own->session = sampler->session;
 	own->wake = IRQ_WORK_INIT(wake_worker);
 	own->wake_at = samples / 4;
@@ -172,10 +171,10 @@ static void free_sampler(struct tmprof_sampler *sampler)
 	for (cpu = 0; cpu < nr_cpu_ids; cpu++) {
 		if (sampler->cpu[cpu])
 			irq_work_sync(&sampler->cpu[cpu]->wake);
-		kvfree(sampler->cpu[cpu]);
+		tmprof_release(sampler->cpu[cpu]);
 	}
-	kvfree(sampler->log);
-	kvfree(sampler);
+	tmprof_release(sampler->log);
+	tmprof_release(sampler);
 }
 
 static void note_page(struct tmprof_walk *walk, const struct tmprof_block *block)
@@ -207,7 +206,7 @@ static void replace_log(struct tmprof_session *session, struct tmprof_sample *sa
 	log->capacity = capacity;
 	log->samples = samples;
 	mutex_unlock(&session->counters);
-	kvfree(dropped);
+	tmprof_release(dropped);
 }
 
 void tmprof_sampler_drop_log(struct tmprof_session *session)
@@ -219,20 +218,21 @@ int tmprof_sampler_prepare(struct tmprof_session *session)
 {
 	const struct tmprof_params *params = &session->params;
 	struct tmprof_sampler *sampler;
-	int error = -ENOMEM;
+	int error;
 
 	if (!(params->sample_event.flags & TMPROF_EVENT_PRESENT))
 		return -ENXIO;
-	sampler = kvzalloc(struct_size(sampler, cpu, nr_cpu_ids), GFP_KERNEL_ACCOUNT);
-	if (!sampler)
-		return -ENOMEM;
+	sampler = tmprof_allocate(struct_size(sampler, cpu, nr_cpu_ids), NUMA_NO_NODE);
+	if (IS_ERR(sampler))
+		return PTR_ERR(sampler);
 	sampler->session = session;
 	sampler->walk.flags = TMPROF_WALK_ALL_NODES | TMPROF_WALK_FRAMES;
 	sampler->walk.emit = note_page;
 	if (params->log_samples) {
-		sampler->log =
-			kvcalloc(params->log_samples, sizeof(*sampler->log), GFP_KERNEL_ACCOUNT);
-		if (!sampler->log)
+		sampler->log = tmprof_allocate_array(params->log_samples, sizeof(*sampler->log),
+						     NUMA_NO_NODE);
+		error = PTR_ERR_OR_ZERO(sampler->log);
+		if (error)
 			goto free;
 	}
 	sampler->events.attr = tmprof_event_attr(&params->sample_event);

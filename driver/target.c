@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
+#include <linux/err.h>
 #include <linux/pid.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
-#include <linux/slab.h>
 
+#include "driver/allocation.h"
 #include "driver/region_watch.h"
 #include "driver/session.h"
 #include "driver/target.h"
@@ -16,7 +17,7 @@ static void release_target(struct kref *ref)
 
 	tmprof_region_forget(&target->watch);
 	put_pid(target->pid);
-	kfree(target);
+	tmprof_release(target);
 }
 
 void tmprof_target_put(struct tmprof_target *target)
@@ -207,10 +208,10 @@ static int insert_target(struct tmprof_session *session, struct tmprof_target *t
 	if (session->last_target_id == U32_MAX)
 		return -EOVERFLOW;
 	target->id = session->last_target_id + 1;
-	error = xa_insert(&session->by_pid, (unsigned long)target->pid, target, GFP_KERNEL_ACCOUNT);
+	error = xa_insert(&session->by_pid, (unsigned long)target->pid, target, TMPROF_GFP);
 	if (error)
 		return error == -EBUSY ? -EEXIST : error;
-	error = xa_insert(&session->by_id, target->id, target, GFP_KERNEL_ACCOUNT);
+	error = xa_insert(&session->by_id, target->id, target, TMPROF_GFP);
 	if (error) {
 		xa_erase(&session->by_pid, (unsigned long)target->pid);
 		return error;
@@ -228,9 +229,9 @@ int tmprof_target_add(struct tmprof_session *session, struct tmprof_target_reque
 
 	if (request->pid <= 0)
 		return -EINVAL;
-	target = kzalloc(sizeof(*target), GFP_KERNEL_ACCOUNT);
-	if (!target)
-		return -ENOMEM;
+	target = tmprof_allocate(sizeof(*target), NUMA_NO_NODE);
+	if (IS_ERR(target))
+		return PTR_ERR(target);
 	kref_init(&target->ref);
 	spin_lock_init(&target->lock);
 	tmprof_store_init(&target->counts, &session->memory);

@@ -15,6 +15,11 @@
  * open() fails with EPERM without CAP_PERFMON or CAP_SYS_ADMIN or under lockdown, with EUSERS when
  * the module's option max_sessions are open.
  *
+ * The module's option max_memory_bytes bounds the memory of all sessions together: counters, logs,
+ * rings, regions and buffers. open(), ADD_TARGET, START and SCAN_RANGE fail with EDQUOT at that
+ * bound. They fail with ENOMEM if the machine or the caller's memory cgroup has no memory. No
+ * process is killed for it.
+ *
  * Fields marked "out" are ignored on the way in. Other errors are listed with each call.
  *
  * Pages are base pages of 4 KiB, named by virtual page number (vpn): address >> 12. Times are

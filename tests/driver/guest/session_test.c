@@ -142,6 +142,96 @@ static void sessions_are_limited_by_the_modules_option(void) {
   EXPECT(file != NULL && fputs("64", file) >= 0 && fclose(file) == 0);
 }
 
+#define OPTION "/sys/module/tmprof/parameters/"
+#define MIB (1UL << 20)
+
+static void set_option(const char* option, unsigned long value) {
+  FILE* file = fopen(option, "w");
+
+  EXPECT(file != NULL && fprintf(file, "%lu", value) > 0 && fclose(file) == 0);
+}
+
+static unsigned long memory_of_all(void) {
+  char text[32] = "";
+  FILE* file = fopen(OPTION "memory_bytes", "r");
+
+  EXPECT(file != NULL && fgets(text, sizeof(text), file) != NULL);
+  fclose(file);
+  return strtoul(text, NULL, 10);
+}
+
+/* A session whose scan by regions keeps a log of so many records of 64 bytes. */
+static int open_with_log(__u32 region_log) {
+  int session = open_session();
+  struct tmprof_params params = params_of(session);
+
+  params.abit_mode = TMPROF_ABIT_REGIONS;
+  params.region_log = region_log;
+  EXPECT(ioctl(session, TMPROF_IOC_SET_PARAMS, &params) == 0);
+  return session;
+}
+
+static void memory_of_all_sessions_is_limited_by_the_modules_option(void) {
+  int first, second, i;
+  struct tmprof_params params;
+
+  EXPECT_EQ(memory_of_all(), 0);
+  set_option(OPTION "max_memory_bytes", 6 * MIB);
+  first = open_with_log(65536); /* 4 MiB */
+  second = open_with_log(65536);
+  EXPECT(control(first, TMPROF_MASK_ABIT, TMPROF_START) == 0);
+  EXPECT(memory_of_all() > 4 * MIB && memory_of_all() < 5 * MIB);
+  EXPECT_ERRNO(control(second, TMPROF_MASK_ABIT, TMPROF_START), EDQUOT);
+  EXPECT(control(first, TMPROF_MASK_ABIT, TMPROF_STOP) == 0);
+  close(first); /* the log outlives the scan, and not the session */
+  EXPECT(control(second, TMPROF_MASK_ABIT, TMPROF_START) == 0);
+  close(second);
+  EXPECT_EQ(memory_of_all(), 0);
+  /* What is refused half-way leaves nothing behind. */
+  for (i = 0; i < 100; i++) {
+    first = open_with_log(1 << 20);
+    EXPECT_ERRNO(control(first, TMPROF_MASK_ABIT, TMPROF_START), EDQUOT);
+    close(first);
+  }
+  first = open_session();
+  params = params_of(first);
+  EXPECT_EQ(params.memory_limit_bytes, 6 * MIB);
+  params.memory_limit_bytes++;
+  EXPECT_ERRNO(ioctl(first, TMPROF_IOC_SET_PARAMS, &params), EDQUOT);
+  set_option(OPTION "max_memory_bytes", 1000);
+  EXPECT_ERRNO(open(TMPROF_DEVICE_PATH, O_RDWR), EDQUOT);
+  set_option(OPTION "max_memory_bytes", 1UL << 30);
+  close(first);
+  EXPECT_EQ(memory_of_all(), 0);
+}
+
+/* In a memory cgroup that has less than the log takes. */
+static void memory_that_there_is_not_is_refused_and_nobody_is_killed_for_it(void) {
+  const char* group = "/sys/fs/cgroup/session";
+  char path[128];
+  pid_t child;
+  int status;
+
+  EXPECT(system("echo +memory > /sys/fs/cgroup/cgroup.subtree_control") == 0);
+  EXPECT(mkdir(group, 0755) == 0);
+  set_option("/sys/fs/cgroup/session/memory.max", 32 * MIB);
+  child = fork();
+  EXPECT(child >= 0);
+  if (child == 0) {
+    int session;
+
+    set_option("/sys/fs/cgroup/session/cgroup.procs", getpid());
+    session = open_with_log(1 << 20); /* 64 MiB */
+    EXPECT_ERRNO(control(session, TMPROF_MASK_ABIT, TMPROF_START), ENOMEM);
+    exit(0);
+  }
+  EXPECT(waitpid(child, &status, 0) == child);
+  EXPECT_EQ(status, 0);
+  snprintf(path, sizeof(path), "%s/memory.events", group);
+  EXPECT_EQ(proc_number(path, "oom_kill "), 0);
+  EXPECT(rmdir(group) == 0);
+}
+
 static void info_tells_the_limits(void) {
   struct tmprof_info info = {.head = HEAD(struct tmprof_info)};
   int session = open_session();
@@ -422,6 +512,8 @@ int main(void) {
   RUN(nothing_of_a_session_can_be_read_without_privilege);
   RUN(a_descriptor_that_is_handed_on_hands_the_right_on);
   RUN(sessions_are_limited_by_the_modules_option);
+  RUN(memory_of_all_sessions_is_limited_by_the_modules_option);
+  RUN(memory_that_there_is_not_is_refused_and_nobody_is_killed_for_it);
   RUN(info_tells_the_limits);
   RUN(malformed_heads_are_refused);
   RUN(a_target_is_gone_once_its_process_has_exited);
