@@ -83,7 +83,8 @@ static int do_info(struct tmprof_session *session, union request *request)
 	info->features = TMPROF_FEATURE_ABIT | TMPROF_FEATURE_REGIONS |
 			 (tmprof_has_perf() ? TMPROF_FEATURE_SAMPLER | TMPROF_FEATURE_GATE : 0) |
 			 (tmprof_keeps_young() ? TMPROF_FEATURE_KEEPS_YOUNG : 0) |
-			 (tmprof_can_flush() ? TMPROF_FEATURE_FLUSH : 0);
+			 (tmprof_can_flush() ? TMPROF_FEATURE_FLUSH : 0) |
+			 (tmprof_may_see_frames() ? TMPROF_FEATURE_FRAMES : 0);
 	info->max_targets = TMPROF_MAX_TARGETS;
 	info->max_scan_pages = TMPROF_MAX_SCAN_PAGES;
 	info->page_record_bytes = sizeof(struct tmprof_page_record);

@@ -151,6 +151,8 @@ static int check(const struct tmprof_scan_range *request)
 		return -EINVAL;
 	if (request->head.flags & TMPROF_SCAN_FLUSH && !tmprof_can_flush())
 		return -EOPNOTSUPP;
+	if (request->frames && !tmprof_may_see_frames())
+		return -EPERM;
 	return 0;
 }
 

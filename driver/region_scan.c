@@ -145,7 +145,8 @@ int tmprof_region_read(struct tmprof_session *session, struct tmprof_read_region
 {
 	struct tmprof_region_record __user *to = u64_to_user_ptr(request->regions);
 	struct tmprof_region_record batch[READ_BATCH];
-	int count;
+	bool with_frames = tmprof_may_see_frames();
+	int count, i;
 
 	request->count = 0;
 	do {
@@ -154,6 +155,8 @@ int tmprof_region_read(struct tmprof_session *session, struct tmprof_read_region
 		count = take_batch(session, batch, limit, &request->overwritten);
 		if (count < 0)
 			return count;
+		for (i = 0; i < count && !with_frames; i++)
+			batch[i].frame = TMPROF_UNKNOWN;
 		if (copy_to_user(to + request->count, batch, count * sizeof(batch[0])))
 			return -EFAULT;
 		request->count += count;

@@ -615,7 +615,8 @@ int tmprof_sampler_read(struct tmprof_session *session, struct tmprof_read_sampl
 {
 	struct tmprof_sample __user *to = u64_to_user_ptr(request->samples);
 	struct tmprof_sample batch[LOG_BATCH];
-	int count;
+	bool with_frames = tmprof_may_see_frames();
+	int count, i;
 
 	request->count = 0;
 	do {
@@ -624,6 +625,8 @@ int tmprof_sampler_read(struct tmprof_session *session, struct tmprof_read_sampl
 		count = take_batch(session, batch, limit, &request->overwritten);
 		if (count < 0)
 			return count;
+		for (i = 0; i < count && !with_frames; i++)
+			batch[i].physical_address = TMPROF_UNKNOWN;
 		if (copy_to_user(to + request->count, batch, count * sizeof(batch[0])))
 			return -EFAULT;
 		request->count += count;

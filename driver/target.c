@@ -1,12 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Who may observe a process is decided as by __ptrace_may_access() (kernel/ptrace.c) for
+ * PTRACE_MODE_READ_FSCREDS, which is not exported. Two things differ. CAP_SYS_PTRACE counts in the
+ * initial user namespace alone. Security modules are not asked, because
+ * security_ptrace_access_check() is not exported either.
+ *
+ * The decision is made when a target is added, and again for each other program that it executes.
+ * For a moment of an exec the new program has the rights of the old one (begin_new_exec() in
+ * fs/exec.c); it has not run yet.
+ */
 
+#include <linux/capability.h>
+#include <linux/cred.h>
 #include <linux/err.h>
 #include <linux/pid.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
+#include <linux/user_namespace.h>
 
 #include "driver/allocation.h"
+#include "driver/compat/compat.h"
 #include "driver/region_watch.h"
 #include "driver/session.h"
 #include "driver/target.h"
@@ -49,44 +63,74 @@ struct tmprof_target *tmprof_target_get(struct tmprof_session *session, u32 id)
 	return target;
 }
 
-/* The address space of the first thread that has one: a process outlives its main thread. `exec` is
- * set to a number that the process's next exec changes, a moment after the address space. */
-static struct mm_struct *current_mm(const struct tmprof_target *target, u64 *exec)
+bool tmprof_may_see_frames(void)
 {
-	struct mm_struct *mm = NULL;
+	return ns_capable_noaudit(&init_user_ns, CAP_SYS_ADMIN);
+}
+
+/* True if the process is of the user who added the target. Call under RCU. */
+static bool is_of_same_user(const struct tmprof_target *target, struct task_struct *thread)
+{
+	const struct cred *cred = __task_cred(thread);
+
+	return uid_eq(target->uid, cred->euid) && uid_eq(target->uid, cred->suid) &&
+	       uid_eq(target->uid, cred->uid) && gid_eq(target->gid, cred->egid) &&
+	       gid_eq(target->gid, cred->sgid) && gid_eq(target->gid, cred->gid);
+}
+
+/* What a process executes. */
+struct program {
+	struct mm_struct *mm; /* mm_users held; NULL: the process has exited */
+	u64 exec;	      /* the next exec changes it, a moment after the address space */
+	bool is_visible;      /* to who added the target */
+};
+
+/* That of the first thread that has an address space: a process outlives its main thread. */
+static struct program current_program(const struct tmprof_target *target)
+{
+	struct program program = {};
 	struct task_struct *leader, *thread;
 
 	rcu_read_lock();
 	leader = pid_task(target->pid, PIDTYPE_TGID);
 	if (leader) {
 		for_each_thread (leader, thread) {
-			mm = get_task_mm(thread);
-			*exec = READ_ONCE(thread->self_exec_id);
-			if (mm)
-				break;
+			program.mm = get_task_mm(thread);
+			if (!program.mm)
+				continue;
+			program.exec = READ_ONCE(thread->self_exec_id);
+			program.is_visible = target->sees_all || (is_of_same_user(target, thread) &&
+								  tmprof_is_dumpable(program.mm));
+			break;
 		}
 	}
 	rcu_read_unlock();
-	return mm;
+	return program;
 }
 
 struct mm_struct *tmprof_target_mm(struct tmprof_target *target, u32 *address_space)
 {
-	struct mm_struct *mm;
-	u64 exec = 0;
+	struct program program;
+	bool is_allowed;
 
 	/* Looked up inside, so that of two callers about an exec the one that found the old program
 	 * cannot come second. */
 	spin_lock(&target->lock);
-	mm = current_mm(target, &exec);
-	if (mm && (mm != target->known || exec != target->known_exec)) {
-		target->known = mm;
-		target->known_exec = exec;
+	program = current_program(target);
+	if (program.mm && (program.mm != target->known || program.exec != target->known_exec)) {
+		target->known = program.mm;
+		target->known_exec = program.exec;
 		target->address_space++;
 	}
 	*address_space = target->address_space;
+	/* The first program was allowed when the target was added. */
+	is_allowed = target->address_space <= 1 || program.is_visible;
 	spin_unlock(&target->lock);
-	return mm;
+	if (program.mm && !is_allowed) {
+		mmput_async(program.mm);
+		return NULL;
+	}
+	return program.mm;
 }
 
 /* False if all users of `mm` are the target's threads and the caller. */
@@ -198,6 +242,18 @@ static int identify(struct tmprof_target *target, pid_t number)
 	return error;
 }
 
+static bool may_add(const struct tmprof_target *target)
+{
+	struct program program;
+
+	if (target->pid == task_tgid(current))
+		return true;
+	program = current_program(target);
+	if (program.mm)
+		mmput_async(program.mm);
+	return !program.mm || program.is_visible;
+}
+
 /* Under session->targets. */
 static int insert_target(struct tmprof_session *session, struct tmprof_target *target)
 {
@@ -227,6 +283,9 @@ int tmprof_target_add(struct tmprof_session *session, struct tmprof_target_reque
 	struct mm_struct *mm;
 	int error;
 
+	/* Whoever was handed the session has not been asked yet. */
+	if (!perfmon_capable())
+		return -EPERM;
 	if (request->pid <= 0)
 		return -EINVAL;
 	target = tmprof_allocate(sizeof(*target), NUMA_NO_NODE);
@@ -234,6 +293,9 @@ int tmprof_target_add(struct tmprof_session *session, struct tmprof_target_reque
 		return PTR_ERR(target);
 	kref_init(&target->ref);
 	spin_lock_init(&target->lock);
+	target->sees_all = ns_capable_noaudit(&init_user_ns, CAP_SYS_PTRACE);
+	target->uid = current_fsuid();
+	target->gid = current_fsgid();
 	tmprof_store_init(&target->counts, &session->memory);
 	tmprof_store_init(&target->ended, &session->memory);
 	error = identify(target, request->pid);
@@ -246,6 +308,11 @@ int tmprof_target_add(struct tmprof_session *session, struct tmprof_target_reque
 	mm = tmprof_target_mm(target, &request->address_space);
 	if (!mm)
 		goto put;
+	if (!may_add(target)) {
+		mmput_async(mm);
+		error = -EACCES;
+		goto put;
+	}
 
 	/* Once it can be found, it can be removed. */
 	mutex_lock(&session->targets);

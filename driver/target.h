@@ -7,6 +7,7 @@
 #include <linux/list.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
+#include <linux/uidgid.h>
 
 #include "driver/core/counter_store.h"
 #include "driver/region_watch.h"
@@ -37,6 +38,10 @@ struct tmprof_target {
 	u32 id;
 	struct pid *pid; /* the thread group's: never another process's */
 	u64 start_boottime_ns;
+	/* Rights of the caller who added it. */
+	bool sees_all; /* CAP_SYS_PTRACE */
+	kuid_t uid;
+	kgid_t gid;
 
 	spinlock_t lock;
 	/* The address space that was seen last, compared and never followed: no reference keeps it.
@@ -75,8 +80,12 @@ struct tmprof_target *tmprof_target_get(struct tmprof_session *session, u32 id);
 struct tmprof_target *tmprof_target_get_from(struct tmprof_session *session, u32 id);
 void tmprof_target_put(struct tmprof_target *target);
 
-/* The address space in use now, with mm_users held, to be given up by mmput_async(); NULL once the
- * process has exited. `address_space` is set to its number. */
+/* True if the caller may see physical addresses, as in /proc/PID/pagemap. */
+bool tmprof_may_see_frames(void);
+
+/* The address space in use now, with mm_users held, to be given up by mmput_async(). NULL: the
+ * process has exited, or executes another program that the caller who added it may not see.
+ * `address_space` is set to its number. */
 struct mm_struct *tmprof_target_mm(struct tmprof_target *target, u32 *address_space);
 
 /* The id of the lowest target before this one that uses `mm`, the target's own address space; 0:

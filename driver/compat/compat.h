@@ -8,6 +8,7 @@
 
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
+#include <linux/sched/coredump.h>
 #include <linux/sched/mm.h>
 #include <linux/smp.h>
 #include <linux/version.h>
@@ -48,6 +49,13 @@ static inline bool tmprof_pmd_devmap(pmd_t pmd)
 static inline bool tmprof_keeps_young(void)
 {
 	return IS_ENABLED(CONFIG_PAGE_IDLE_FLAG);
+}
+
+/* False: the kernel keeps the address space from users who are not privileged, as that of a program
+ * whose file they cannot read. */
+static inline bool tmprof_is_dumpable(struct mm_struct *mm)
+{
+	return get_dumpable(mm) == SUID_DUMP_USER;
 }
 
 static inline bool tmprof_has_perf(void)

@@ -81,6 +81,7 @@ enum tmprof_features {
 	TMPROF_FEATURE_FLUSH =
 		1 << 4, /* TLBs can be flushed; where not, asking for it is EOPNOTSUPP */
 	TMPROF_FEATURE_REGIONS = 1 << 5, /* params.abit_mode, READ_REGIONS */
+	TMPROF_FEATURE_FRAMES = 1 << 6,	 /* the caller of INFO may see physical addresses */
 };
 
 /*
@@ -93,9 +94,11 @@ enum tmprof_features {
  * others, and shares_with names the target that has their bits. Samples count for the process that
  * took them. SCAN_RANGE reads and clears the same bits, whichever target is named.
  *
- * ADD_TARGET errors: ESRCH no such process in the caller's pid namespace, or it has exited, or its
- * start time is another; EINVAL a kernel thread; EEXIST already a target; ENOSPC max_targets;
- * EOVERFLOW the session has given out all identifiers.
+ * ADD_TARGET errors: EPERM the caller has neither CAP_PERFMON nor CAP_SYS_ADMIN; EACCES the process
+ * is another user's or not dumpable, and the caller lacks CAP_SYS_PTRACE; ESRCH no such process in
+ * the caller's pid namespace, or it has exited, or its start time is another; EINVAL a kernel
+ * thread; EEXIST already a target; ENOSPC max_targets; EOVERFLOW the session has given out all
+ * identifiers.
  * The other two calls: ENOENT the session has no such target.
  *
  * A caller that holds a pidfd can make sure that the target is that process. It checks, after
@@ -118,7 +121,8 @@ struct tmprof_target_request {
 
 enum tmprof_target_state {
 	TMPROF_TARGET_ALIVE = 0,
-	TMPROF_TARGET_GONE = 1, /* it has exited; it stays a target until it is removed */
+	TMPROF_TARGET_GONE = 1, /* it has exited, or executes a program that its adder may not see;
+				 * it stays a target until it is removed */
 };
 
 /* One event of one PMU, as perf_event_open(2) names it; no tracepoint and no breakpoint. */
@@ -324,7 +328,8 @@ enum tmprof_leaf_flags {
  * pages, the zero page, device memory. `select` picks a huge leaf if it has a bit for any of its
  * pages in the range; the leaf's one bit also stands for those of its pages that lie outside.
  *
- * Errors: ENOENT no such target; ESRCH it has no address space any more; EAGAIN; EINTR a fatal
+ * Errors: ENOENT no such target; ESRCH it has no address space any more; EPERM frames are asked for
+ * without CAP_SYS_ADMIN; EAGAIN; EINTR a fatal
  * signal came in, bits may have been cleared; ENOSPC more huge leaves than leaf_capacity: out
  * fields are good, leaves are cut.
  */
@@ -365,7 +370,8 @@ struct tmprof_sample {
 	__u64 ip;
 	__u64 address;
 	/* Physical address. If the PMU did not give it, the one mapped when the sample was taken
-	 * up, some 10 ms later. TMPROF_UNKNOWN: nothing was mapped, or the sample did not count. */
+	 * up, some 10 ms later. TMPROF_UNKNOWN: nothing was mapped, the sample did not count, or
+	 * the reader has no CAP_SYS_ADMIN. */
 	__u64 physical_address;
 	__u64 data_source; /* union perf_mem_data_src, with the TLB's state; 0: not told */
 	__u32 pid;	   /* in the initial pid namespace */
@@ -399,7 +405,8 @@ struct tmprof_region_record {
 	 * the pages under one entry. An interval with a first access counts half. */
 	__u64 at_risk_ns;
 	__u64 frame; /* physical, of one of its pages, now, or of the huge page
-		      * that it is in; TMPROF_UNKNOWN: it was not present */
+		      * that it is in; TMPROF_UNKNOWN: it was not present, or the reader
+		      * has no CAP_SYS_ADMIN */
 	__u32 target_id;
 	__u32 address_space;
 	__u32 looks; /* each at one page of a mapping, absent ones included; 0: the rest is not

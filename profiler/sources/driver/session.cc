@@ -21,6 +21,11 @@ Status CheckFeatures(const tmprof_info& info, Purpose purpose) {
   const auto has = [&](std::uint64_t needed) { return (info.features & needed) == needed; };
   switch (purpose) {
     case Purpose::kAccessedBits:
+      if (!has(TMPROF_FEATURE_FRAMES)) {
+        return Fail(
+            Unsuitable("it shows page frames to holders of CAP_SYS_ADMIN alone",
+                       "run tmprof with that capability; --source abit-bpf needs no module"));
+      }
       if (has(TMPROF_FEATURE_ABIT | TMPROF_FEATURE_FLUSH) && info.max_scan_pages > 0) return {};
       return Fail(Unsuitable("on this kernel it cannot clear accessed bits and flush them",
                              "--source abit-bpf does without the module"));
@@ -37,6 +42,19 @@ Status CheckFeatures(const tmprof_info& info, Purpose purpose) {
           Unsuitable("on this kernel it cannot sample", "without --source driver, perf samples"));
   }
   return {};
+}
+
+std::string AdviceFor(int error, const tmprof_info& info) {
+  switch (error) {
+    case ENOSPC:
+      return fmt::format("it watches at most {} processes (--max-targets)", info.max_targets);
+    case EACCES:
+      return "other users' processes take CAP_SYS_PTRACE";
+    case EPERM:
+      return "it takes CAP_PERFMON";
+    default:
+      return "";
+  }
 }
 
 }  // namespace
@@ -72,10 +90,7 @@ Result<Session::Target> Session::Hold(std::shared_ptr<Session> session, Pid pid,
     if (const int error = Call(*session->device_, TMPROF_IOC_ADD_TARGET, request); error != 0) {
       session->held_.erase(process);
       return Fail(Refused("have the driver watch", fmt::format("PID {}", pid.value()), error,
-                          error == ENOSPC ? fmt::format("it watches at most {} processes "
-                                                        "(--max-targets)",
-                                                        session->info_.max_targets)
-                                          : ""));
+                          AdviceFor(error, session->info_)));
     }
     held.id = request.target_id;
   }

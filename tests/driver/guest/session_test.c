@@ -11,6 +11,11 @@
 
 #include "tests/driver/guest/guest.h"
 
+static void end_child(pid_t child) {
+  EXPECT(kill(child, SIGKILL) == 0);
+  EXPECT(waitpid(child, NULL, 0) == child);
+}
+
 static void the_device_is_for_its_owner_only(void) {
   struct stat status;
 
@@ -34,19 +39,25 @@ static void a_user_without_capabilities_cannot_open(void) {
   EXPECT_EQ(status, 0);
 }
 
-/* Opens as a user with that capability and no other; errno, or 0. */
-static int open_with(int capability) {
+/* Makes this process one of a user with that capability and no other. */
+static void become_user_with(int capability) {
   struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
   struct __user_cap_data_struct data[2] = {{0}, {0}};
+
+  EXPECT(prctl(PR_SET_KEEPCAPS, 1) == 0);
+  EXPECT(setgid(65534) == 0 && setuid(65534) == 0);
+  data[CAP_TO_INDEX(capability)].effective = CAP_TO_MASK(capability);
+  data[CAP_TO_INDEX(capability)].permitted = CAP_TO_MASK(capability);
+  EXPECT(syscall(SYS_capset, &header, data) == 0);
+}
+
+/* Opens as a user with that capability and no other; errno, or 0. */
+static int open_with(int capability) {
   pid_t child = fork();
   int status;
 
   if (child == 0) {
-    EXPECT(prctl(PR_SET_KEEPCAPS, 1) == 0);
-    EXPECT(setgid(65534) == 0 && setuid(65534) == 0);
-    data[CAP_TO_INDEX(capability)].effective = CAP_TO_MASK(capability);
-    data[CAP_TO_INDEX(capability)].permitted = CAP_TO_MASK(capability);
-    EXPECT(syscall(SYS_capset, &header, data) == 0);
+    become_user_with(capability);
     exit(open(TMPROF_DEVICE_PATH, O_RDWR) >= 0 ? 0 : errno);
   }
   EXPECT(waitpid(child, &status, 0) == child);
@@ -114,15 +125,143 @@ static void nothing_of_a_session_can_be_read_without_privilege(void) {
 static void expect_session(int session) {
   struct tmprof_info info = {.head = HEAD(struct tmprof_info)};
 
+  struct tmprof_target_request request = {
+      .head = HEAD(struct tmprof_target_request),
+      .pid = getpid(),
+  };
+
   EXPECT_ERRNO(open(TMPROF_DEVICE_PATH, O_RDWR), EACCES);
   EXPECT(ioctl(session, TMPROF_IOC_INFO, &info) == 0);
+  EXPECT_ERRNO(ioctl(session, TMPROF_IOC_ADD_TARGET, &request), EPERM);
 }
 
-static void a_descriptor_that_is_handed_on_hands_the_right_on(void) {
+static void a_descriptor_that_is_handed_on_hands_on_its_targets_alone(void) {
   int session = open_session();
 
   EXPECT_EQ(as_nobody(expect_session, session), 0);
   close(session);
+}
+
+static int try_to_add(int session, pid_t pid) {
+  struct tmprof_target_request request = {
+      .head = HEAD(struct tmprof_target_request),
+      .pid = pid,
+  };
+
+  return ioctl(session, TMPROF_IOC_ADD_TARGET, &request);
+}
+
+static int try_to_scan(int session, __u32 target, volatile char* page, __u64* frame) {
+  struct tmprof_scan_range request = {
+      .head = HEAD(struct tmprof_scan_range),
+      .target_id = target,
+      .start_vpn = (unsigned long)page / PAGE,
+      .pages = 1,
+      .frames = (unsigned long)frame,
+  };
+
+  return ioctl(session, TMPROF_IOC_SCAN_RANGE, &request);
+}
+
+/* Runs `call` in a process of a user with that capability. */
+static void as_user_with(int capability, void (*call)(void)) {
+  pid_t child;
+  int status;
+
+  EXPECT(chmod(TMPROF_DEVICE_PATH, 0666) == 0);
+  child = fork();
+  EXPECT(child >= 0);
+  if (child == 0) {
+    become_user_with(capability);
+    call();
+    exit(0);
+  }
+  EXPECT(waitpid(child, &status, 0) == child);
+  EXPECT(chmod(TMPROF_DEVICE_PATH, 0600) == 0);
+  EXPECT_EQ(status, 0);
+}
+
+static void expect_own_processes_without_frames(void) {
+  volatile char* page = map_aligned(PAGE, MADV_NOHUGEPAGE);
+  struct tmprof_info info = {.head = HEAD(struct tmprof_info)};
+  int session = open_session();
+  __u32 self = add_target(session, getpid());
+  __u64 frame = 0;
+
+  touch(page, 1, 1);
+  EXPECT(ioctl(session, TMPROF_IOC_INFO, &info) == 0);
+  EXPECT(!(info.features & TMPROF_FEATURE_FRAMES));
+  EXPECT(try_to_scan(session, self, page, NULL) == 0);
+  EXPECT_ERRNO(try_to_scan(session, self, page, &frame), EPERM);
+  EXPECT_EQ(frame, 0);
+  EXPECT_ERRNO(try_to_add(session, 1), EACCES);
+  EXPECT_ERRNO(try_to_add(session, getppid()), EACCES);
+  close(session);
+}
+
+static void a_user_who_may_sample_sees_own_processes_and_no_frames(void) {
+  as_user_with(CAP_PERFMON, expect_own_processes_without_frames);
+}
+
+static void expect_frames(void) {
+  volatile char* page = map_aligned(PAGE, MADV_NOHUGEPAGE);
+  struct tmprof_info info = {.head = HEAD(struct tmprof_info)};
+  int session = open_session();
+  __u32 self = add_target(session, getpid());
+  __u64 frame = 0;
+
+  touch(page, 1, 1);
+  EXPECT(ioctl(session, TMPROF_IOC_INFO, &info) == 0);
+  EXPECT(info.features & TMPROF_FEATURE_FRAMES);
+  EXPECT(try_to_scan(session, self, page, &frame) == 0);
+  EXPECT(frame > 0 && frame != TMPROF_UNKNOWN);
+  EXPECT_ERRNO(try_to_add(session, 1), EACCES);
+  close(session);
+}
+
+static void an_administrator_without_ptrace_sees_frames_of_own_processes(void) {
+  as_user_with(CAP_SYS_ADMIN, expect_frames);
+}
+
+/* A program whose file belongs to root and gives its rights to whoever runs it. */
+#define PRIVILEGED "/privileged"
+
+static void expect_loss_at_the_exec(void) {
+  struct tmprof_target_request request = {.head = HEAD(struct tmprof_target_request)};
+  __u64 until_ns = now_ns() + 10000000000ULL;
+  int session = open_session(), begin[2];
+  pid_t child;
+  char byte;
+
+  EXPECT(pipe(begin) == 0);
+  EXPECT(prctl(PR_SET_DUMPABLE, 1) == 0); /* a change of user has taken it away */
+  child = fork();
+  EXPECT(child >= 0);
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    EXPECT(read(begin[0], &byte, 1) == 1);
+    execl(PRIVILEGED, PRIVILEGED, "wait", NULL);
+    _exit(127);
+  }
+  request.target_id = add_target(session, child);
+  EXPECT(ioctl(session, TMPROF_IOC_GET_TARGET, &request) == 0);
+  EXPECT_EQ(request.state, TMPROF_TARGET_ALIVE);
+  EXPECT(write(begin[1], "x", 1) == 1);
+  do {
+    EXPECT(ioctl(session, TMPROF_IOC_GET_TARGET, &request) == 0);
+    EXPECT(now_ns() < until_ns);
+  } while (request.state == TMPROF_TARGET_ALIVE);
+  EXPECT_EQ(waitpid(child, NULL, WNOHANG), 0);
+  EXPECT_ERRNO(try_to_scan(session, request.target_id, (volatile char*)PAGE, NULL), ESRCH);
+  EXPECT_ERRNO(try_to_add(session, child), EACCES);
+  end_child(child);
+  close(session);
+}
+
+static void a_target_is_lost_to_who_may_not_see_the_program_that_it_executes(void) {
+  EXPECT(system("cp session_test " PRIVILEGED " && chmod 4755 " PRIVILEGED) == 0);
+  as_user_with(CAP_PERFMON, expect_loss_at_the_exec);
+  EXPECT(unlink(PRIVILEGED) == 0);
 }
 
 static void sessions_are_limited_by_the_modules_option(void) {
@@ -277,11 +416,6 @@ static pid_t start_child(void) {
     for (;;) pause();
   }
   return child;
-}
-
-static void end_child(pid_t child) {
-  EXPECT(kill(child, SIGKILL) == 0);
-  EXPECT(waitpid(child, NULL, 0) == child);
 }
 
 static struct tmprof_target_request query(int session, __u32 id) {
@@ -505,12 +639,18 @@ static void a_reader_that_stands_still_holds_up_neither_scans_nor_questions(void
   close(reading.session);
 }
 
-int main(void) {
+int main(int count, char** arguments) {
+  if (count > 1 && !strcmp(arguments[1], "wait")) {
+    for (;;) pause();
+  }
   RUN(the_device_is_for_its_owner_only);
   RUN(a_user_without_capabilities_cannot_open);
   RUN(either_of_two_capabilities_opens_and_no_other);
   RUN(nothing_of_a_session_can_be_read_without_privilege);
-  RUN(a_descriptor_that_is_handed_on_hands_the_right_on);
+  RUN(a_descriptor_that_is_handed_on_hands_on_its_targets_alone);
+  RUN(a_user_who_may_sample_sees_own_processes_and_no_frames);
+  RUN(an_administrator_without_ptrace_sees_frames_of_own_processes);
+  RUN(a_target_is_lost_to_who_may_not_see_the_program_that_it_executes);
   RUN(sessions_are_limited_by_the_modules_option);
   RUN(memory_of_all_sessions_is_limited_by_the_modules_option);
   RUN(memory_that_there_is_not_is_refused_and_nobody_is_killed_for_it);

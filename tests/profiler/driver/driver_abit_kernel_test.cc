@@ -432,5 +432,22 @@ TEST(DriverSessionTest, AModuleOfAnotherVersionOrWithoutFlushesIsRefused) {
   }
 }
 
+TEST(DriverSessionTest, PageFramesTakeACapabilityThatTheErrorNames) {
+  FakeDriver driver;
+  driver.info.features &= ~std::uint64_t{TMPROF_FEATURE_FRAMES};
+  const auto session = Session::Open(std::make_unique<FakeDevice>(driver), Purpose::kAccessedBits);
+  ASSERT_FALSE(session.has_value());
+  EXPECT_THAT(session.error().Message(), HasSubstr("CAP_SYS_ADMIN"));
+  EXPECT_TRUE(Session::Open(std::make_unique<FakeDevice>(driver), Purpose::kRegions).has_value());
+}
+
+TEST(DriverSessionTest, AProcessOfAnotherUserTakesACapabilityThatTheErrorNames) {
+  FakeDriver driver;
+  driver.add_error = EACCES;
+  const auto refused = Session::Hold(OpenSession(driver), Pid(5), 77);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().advice, HasSubstr("CAP_SYS_PTRACE"));
+}
+
 }  // namespace driver_abit_kernel_test
 }  // namespace tmprof::driver

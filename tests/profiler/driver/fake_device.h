@@ -67,6 +67,7 @@ struct FakeDriver {
     info.features = TMPROF_FEATURE_ABIT | TMPROF_FEATURE_FLUSH | TMPROF_FEATURE_KEEPS_YOUNG;
     info.max_targets = 4;
     info.features |= TMPROF_FEATURE_SAMPLER | TMPROF_FEATURE_GATE | TMPROF_FEATURE_REGIONS;
+    info.features |= TMPROF_FEATURE_FRAMES;
     info.max_scan_pages = 16384;
     info.page_record_bytes = sizeof(tmprof_page_record);
     tmprof_params_defaults(&params);
