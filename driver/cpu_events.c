@@ -12,6 +12,7 @@
 #include <linux/err.h>
 
 #include "driver/allocation.h"
+#include "driver/compat/compat.h"
 #include "driver/cpu_events.h"
 
 static enum cpuhp_state hotplug_state;
@@ -26,6 +27,23 @@ static bool read_one(struct tmprof_cpu_event *slot, u64 *sum)
 	return tmprof_event_add(&last, &slot->last, sum);
 }
 
+/* Without virtual machines, if the PMU can leave them out. A virtual machine whose PMU is mediated
+ * takes the CPU's PMU as a whole. Events that would count in it keep it from starting, or are
+ * refused while it runs. */
+static struct perf_event *create_event(struct tmprof_cpu_events *events, unsigned int cpu,
+				       void *context)
+{
+	struct perf_event_attr attr = events->attr;
+	struct perf_event *event;
+
+	attr.exclude_guest = 1;
+	event = perf_event_create_kernel_counter(&attr, cpu, NULL, events->handler, context);
+	if (event != ERR_PTR(-EINVAL) && event != ERR_PTR(-EOPNOTSUPP))
+		return event;
+	attr.exclude_guest = 0;
+	return perf_event_create_kernel_counter(&attr, cpu, NULL, events->handler, context);
+}
+
 static int open_one(struct tmprof_cpu_events *events, unsigned int cpu)
 {
 	struct tmprof_cpu_event *slot = &events->cpu[cpu];
@@ -37,11 +55,17 @@ static int open_one(struct tmprof_cpu_events *events, unsigned int cpu)
 		if (IS_ERR(context))
 			return PTR_ERR(context);
 	}
-	event = perf_event_create_kernel_counter(&events->attr, cpu, NULL, events->handler,
-						 context);
+	event = create_event(events, cpu, context);
 	slot->foreign = event == ERR_PTR(-ENOENT);
 	if (IS_ERR(event))
 		return PTR_ERR(event);
+	/* The numbers of such types are known at run time only. Making one reads its name from the
+	 * user memory of the process that makes it, which is not to be the worker's. */
+	if (tmprof_is_trace_event(event)) {
+		events->refused = true;
+		perf_event_release_kernel(event);
+		return -EINVAL;
+	}
 	slot->event = event;
 	slot->last = (struct tmprof_event_reading){};
 	if (events->enabled)

@@ -26,6 +26,7 @@ struct tmprof_cpu_events {
 	void *(*context)(struct tmprof_cpu_events *events, unsigned int cpu);
 
 	bool enabled;
+	bool refused;		      /* it is an event of the kernel's tracing */
 	u64 failed;		      /* times that a CPU came online and got none */
 	u64 lost_by_closed;	      /* samples */
 	struct tmprof_cpu_event *cpu; /* nr_cpu_ids of them */
@@ -39,8 +40,9 @@ struct perf_event_attr tmprof_event_attr(const struct tmprof_event *event);
 /* All from here on: process context, may sleep, no CPU hotplug lock held, one caller at a time. */
 
 /* The caller has set attr, handler and context, the rest is zero. Events are made disabled. 0, or
- * the first errno that perf gave, with nothing left behind. A CPU that does not know the event, as
- * those of another kind in a hybrid processor, goes without as long as another has it. */
+ * the first errno that perf gave, with nothing left behind. -EINVAL: `refused`. A CPU that does not
+ * know the event, as those of another kind in a hybrid processor, goes without as long as another
+ * has it. */
 int tmprof_cpu_events_open(struct tmprof_cpu_events *events);
 
 /* Waits for the handlers: none runs after it returns. */

@@ -34,7 +34,7 @@ int tmprof_gate_prepare(struct tmprof_session *session, enum tmprof_source sourc
 	counter->events.attr = tmprof_event_attr(&gate->event);
 
 	error = tmprof_cpu_events_open(&counter->events);
-	if (error == -ENOMEM || error == -EDQUOT) {
+	if (error == -ENOMEM || error == -EDQUOT || counter->events.refused) {
 		tmprof_release(counter);
 		return error;
 	}

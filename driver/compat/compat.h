@@ -8,6 +8,7 @@
 
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
+#include <linux/perf_event.h>
 #include <linux/sched/coredump.h>
 #include <linux/sched/mm.h>
 #include <linux/smp.h>
@@ -61,6 +62,16 @@ static inline bool tmprof_is_dumpable(struct mm_struct *mm)
 static inline bool tmprof_has_perf(void)
 {
 	return IS_ENABLED(CONFIG_PERF_EVENTS);
+}
+
+/* True for the events of the kernel's tracing: tracepoints, kprobes and uprobes. */
+static inline bool tmprof_is_trace_event(const struct perf_event *event)
+{
+#ifdef CONFIG_EVENT_TRACING
+	return event->tp_event;
+#else
+	return false;
+#endif
 }
 
 /* perf_event.hw.interrupts of an event that perf holds back until the next tick: MAX_INTERRUPTS of

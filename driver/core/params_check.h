@@ -52,7 +52,8 @@ static inline const char *tmprof_event_refusal(const struct tmprof_event *event,
 	if (!(event->flags & TMPROF_EVENT_PRESENT))
 		return tmprof_event_is_zero(event) ? NULL : "must be zero without EVENT_PRESENT";
 	/* They count where the kernel's code or one word of memory is passed, which says nothing of
-	 * memory as a whole. ftrace:function would even patch each function of the kernel. */
+	 * memory as a whole. ftrace:function would even patch each function of the kernel. The
+	 * types of kprobes and uprobes are numbered at run time: START refuses their events. */
 	if (event->type == PERF_TYPE_TRACEPOINT || event->type == PERF_TYPE_BREAKPOINT)
 		return "must not be a tracepoint or breakpoint";
 	if (event->flags & ~allowed)

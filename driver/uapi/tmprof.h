@@ -125,7 +125,8 @@ enum tmprof_target_state {
 				 * it stays a target until it is removed */
 };
 
-/* One event of one PMU, as perf_event_open(2) names it; no tracepoint and no breakpoint. */
+/* One event of one PMU, as perf_event_open(2) names it; no tracepoint, kprobe, uprobe or
+ * breakpoint. Virtual machines are left out if the PMU can do so. */
 struct tmprof_event {
 	__u32 type;
 	__u32 flags; /* enum tmprof_event_flags */
@@ -229,9 +230,9 @@ struct tmprof_params {
 	__u64 reserved[2];
 };
 
-/* CONTROL. Errors: ENXIO the sampler has no sample_event; whatever errno perf gave for the event;
- * EALREADY it is in that state; ENODEV resume or stop of a source that is not started. With several
- * sources in the mask, either all follow or none. */
+/* CONTROL. Errors: ENXIO the sampler has no sample_event; EINVAL an event is a kprobe or uprobe;
+ * whatever errno perf gave for the event; EALREADY it is in that state; ENODEV resume or stop of a
+ * source that is not started. With several sources in the mask, either all follow or none. */
 enum tmprof_command {
 	TMPROF_START = 1,
 	TMPROF_STOP = 2,  /* and free what the source needs; evidence stays */

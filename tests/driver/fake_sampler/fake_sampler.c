@@ -57,6 +57,10 @@ static int nmi_cpu = -1;
 module_param(nmi_cpu, int, 0644);
 MODULE_PARM_DESC(nmi_cpu, "that NMIs deliver samples on; -1: interrupts, on the writer's CPU");
 
+static int guests;
+module_param(guests, int, 0644);
+MODULE_PARM_DESC(guests, "0: events may leave guests out, 1: they must, 2: they cannot");
+
 static DEFINE_PER_CPU(struct fake_cpu, fake_cpu);
 static DEFINE_MUTEX(script_mutex);
 static u64 counted; /* events on CPU 0 between two readings; none on the others */
@@ -201,6 +205,11 @@ static int fake_event_init(struct perf_event *event)
 	if (event->attr.type != fake_pmu.type)
 		return -ENOENT;
 	if (event->attr.config > CONFIG_COUNT || event->cpu < 0)
+		return -EINVAL;
+	/* A mediated virtual PMU, and a PMU that cannot leave anything out (IBS). */
+	if (READ_ONCE(guests) == 1 && !event->attr.exclude_guest)
+		return -EOPNOTSUPP;
+	if (READ_ONCE(guests) == 2 && event->attr.exclude_guest)
 		return -EINVAL;
 	if (event->cpu == READ_ONCE(refused_cpu))
 		return -ENODEV;

@@ -277,6 +277,73 @@ static void a_full_ring_loses_samples_and_says_so(void) {
   close(session);
 }
 
+static void set_option(const char* name, int value) {
+  char path[64];
+  FILE* option;
+
+  snprintf(path, sizeof(path), "/sys/module/fake_sampler/parameters/%s", name);
+  option = fopen(path, "w");
+  EXPECT(option != NULL && fprintf(option, "%d", value) > 0 && fclose(option) == 0);
+}
+
+static __u32 type_of(const char* pmu) {
+  char path[96];
+  __u32 type = 0;
+  FILE* file;
+
+  snprintf(path, sizeof(path), "/sys/bus/event_source/devices/%s/type", pmu);
+  file = fopen(path, "r");
+  EXPECT(file != NULL && fscanf(file, "%u", &type) == 1);
+  fclose(file);
+  return type;
+}
+
+/* Probes run code of the kernel or of programs: they sample no memory. */
+static void probes_are_refused(void) {
+  const struct {
+    const char *pmu, *place;
+    __u64 offset;
+  } probes[] = {{"kprobe", "do_nanosleep", 0}, {"uprobe", "/proc/self/exe", 0x1000}};
+  size_t i;
+
+  for (i = 0; i < 2; i++) {
+    const struct tmprof_event probe = {.type = type_of(probes[i].pmu),
+                                       .flags = TMPROF_EVENT_PRESENT,
+                                       .config1 = (unsigned long)probes[i].place,
+                                       .config2 = probes[i].offset};
+    int session = open_sampling();
+    struct tmprof_params params = params_of(session);
+
+    params.sample_event = probe;
+    EXPECT(ioctl(session, TMPROF_IOC_SET_PARAMS, &params) == 0);
+    EXPECT_ERRNO(control(session, TMPROF_MASK_SAMPLER, TMPROF_START), EINVAL);
+    close(session);
+
+    session = open_sampling();
+    params = params_of(session);
+    params.gate[TMPROF_SAMPLER] = (struct tmprof_gate){.mode = TMPROF_GATE_COUNTED, .event = probe};
+    EXPECT(ioctl(session, TMPROF_IOC_SET_PARAMS, &params) == 0);
+    EXPECT_ERRNO(control(session, TMPROF_MASK_SAMPLER, TMPROF_START), EINVAL);
+    close(session);
+  }
+}
+
+static void guests_are_left_out_by_pmus_that_can(void) {
+  volatile char* base = map_aligned(PAGE, MADV_NOHUGEPAGE);
+  int mode;
+
+  for (mode = 0; mode <= 2; mode++) {
+    int session = open_sampling();
+
+    set_option("guests", mode);
+    sample_self(session, base);
+    sample(base, FROM_MEMORY(LOAD));
+    EXPECT_EQ(stats_of(session).samples_counted, 1);
+    close(session);
+  }
+  set_option("guests", 0);
+}
+
 static void an_event_that_perf_refuses_fails_the_start_of_all(void) {
   int session = open_sampling();
   struct tmprof_params params = params_of(session);
@@ -428,15 +495,6 @@ static void a_count_that_steps_back_is_unknown(void) {
   EXPECT(stats.gate_periods_unknown[TMPROF_SAMPLER] > 0);
   close(session);
   let_gates_count(0);
-}
-
-static void set_option(const char* name, int value) {
-  char path[64];
-  FILE* option;
-
-  snprintf(path, sizeof(path), "/sys/module/fake_sampler/parameters/%s", name);
-  option = fopen(path, "w");
-  EXPECT(option != NULL && fprintf(option, "%d", value) > 0 && fclose(option) == 0);
 }
 
 /* The efficient cores of a hybrid processor are such CPUs. */
@@ -704,6 +762,8 @@ int main(void) {
   RUN(physical_addresses_come_from_the_page_tables_where_the_pmu_has_none);
   RUN(a_stopped_samplers_log_stays_until_the_next_start);
   RUN(a_full_ring_loses_samples_and_says_so);
+  RUN(probes_are_refused);
+  RUN(guests_are_left_out_by_pmus_that_can);
   RUN(an_event_that_perf_refuses_fails_the_start_of_all);
   RUN(samples_at_which_perf_throttles_are_counted_as_such);
   RUN(a_paused_sampler_takes_nothing);
