@@ -236,6 +236,6 @@ u64 tmprof_abit_turn(struct tmprof_session *session, struct tmprof_target *targe
 	} else {
 		next_ns = scan_chunk(session, target, mm, now_ns);
 	}
-	mmput_async(mm);
+	tmprof_target_mm_put(mm);
 	return next_ns;
 }

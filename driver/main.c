@@ -33,6 +33,7 @@
 #include "driver/cpu_events.h"
 #include "driver/device.h"
 #include "driver/stats_report.h"
+#include "driver/target.h"
 
 static int __init tmprof_init(void)
 {
@@ -43,8 +44,14 @@ static int __init tmprof_init(void)
 		       "bits\n");
 		return -ENODEV;
 	}
+	error = tmprof_targets_init();
+	if (error) {
+		pr_err("not loaded: no memory for a work queue: %d\n", error);
+		return error;
+	}
 	error = tmprof_cpu_events_init();
 	if (error) {
+		tmprof_targets_exit();
 		pr_err("not loaded: no CPU hotplug state is left: %d\n", error);
 		return error;
 	}
@@ -54,6 +61,7 @@ static int __init tmprof_init(void)
 		return 0;
 	tmprof_debug_exit();
 	tmprof_cpu_events_exit();
+	tmprof_targets_exit();
 	pr_err("not loaded: registering the device failed: %d\n", error);
 	return error;
 }
@@ -63,6 +71,7 @@ static void __exit tmprof_exit(void)
 	tmprof_device_exit();
 	tmprof_debug_exit();
 	tmprof_cpu_events_exit();
+	tmprof_targets_exit();
 }
 
 module_init(tmprof_init);

@@ -297,7 +297,7 @@ static int scan(struct tmprof_session *session, struct tmprof_target *target,
 		flush_ns = ktime_get_ns() - flush_ns;
 	}
 	request->end_ns = ktime_get_ns();
-	mmput_async(mm);
+	tmprof_target_mm_put(mm);
 	/* Base pages that collapse behind the walk are met again, in a huge leaf. */
 	request->present_pages = bitmap_weight(buffers->present, request->pages);
 	request->accessed_pages = bitmap_weight(buffers->accessed, request->pages);

@@ -757,6 +757,6 @@ u64 tmprof_region_turn(struct tmprof_session *session, struct tmprof_target *tar
 	} else {
 		next_ns = take_turn(session, target, mm, now_ns);
 	}
-	mmput_async(mm);
+	tmprof_target_mm_put(mm);
 	return next_ns;
 }

@@ -419,7 +419,7 @@ static void resolve_run(struct tmprof_sampler *sampler, struct folding *run, u32
 	mmap_read_unlock(mm);
 	tmprof_count_lock(sampler->session, ktime_get_ns() - locked_ns);
 put:
-	mmput_async(mm);
+	tmprof_target_mm_put(mm);
 }
 
 static void resolve(struct tmprof_sampler *sampler, u32 count)

@@ -18,12 +18,42 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/user_namespace.h>
+#include <linux/workqueue.h>
 
 #include "driver/allocation.h"
 #include "driver/compat/compat.h"
 #include "driver/region_watch.h"
 #include "driver/session.h"
 #include "driver/target.h"
+
+static struct workqueue_struct *free_queue;
+
+int tmprof_targets_init(void)
+{
+	/* Not reclaim's: no allocation waits for it. Unbound, so that it is on no CPU for long. */
+	free_queue = alloc_workqueue("tmprof_free", WQ_UNBOUND, 1);
+	return free_queue ? 0 : -ENOMEM;
+}
+
+void tmprof_targets_exit(void)
+{
+	destroy_workqueue(free_queue);
+}
+
+static void put_last(struct work_struct *work)
+{
+	mmput(container_of(work, struct mm_struct, async_put_work));
+}
+
+void tmprof_target_mm_put(struct mm_struct *mm)
+{
+	if (atomic_add_unless(&mm->mm_users, -1, 1))
+		return;
+	/* Nobody else uses it, nor its work, which mmput_async() would use the same way. Whoever
+	 * takes a reference now finds this one when giving it up. */
+	INIT_WORK(&mm->async_put_work, put_last);
+	queue_work(free_queue, &mm->async_put_work);
+}
 
 static void release_target(struct kref *ref)
 {
@@ -127,7 +157,7 @@ struct mm_struct *tmprof_target_mm(struct tmprof_target *target, u32 *address_sp
 	is_allowed = target->address_space <= 1 || program.is_visible;
 	spin_unlock(&target->lock);
 	if (program.mm && !is_allowed) {
-		mmput_async(program.mm);
+		tmprof_target_mm_put(program.mm);
 		return NULL;
 	}
 	return program.mm;
@@ -157,7 +187,7 @@ static bool uses(struct tmprof_target *target, const struct mm_struct *mm)
 	/* What is known may have been freed, and its address used again. */
 	own = tmprof_target_mm(target, &address_space);
 	if (own)
-		mmput_async(own);
+		tmprof_target_mm_put(own);
 	return own == mm;
 }
 
@@ -250,7 +280,7 @@ static bool may_add(const struct tmprof_target *target)
 		return true;
 	program = current_program(target);
 	if (program.mm)
-		mmput_async(program.mm);
+		tmprof_target_mm_put(program.mm);
 	return !program.mm || program.is_visible;
 }
 
@@ -309,7 +339,7 @@ int tmprof_target_add(struct tmprof_session *session, struct tmprof_target_reque
 	if (!mm)
 		goto put;
 	if (!may_add(target)) {
-		mmput_async(mm);
+		tmprof_target_mm_put(mm);
 		error = -EACCES;
 		goto put;
 	}
@@ -327,7 +357,7 @@ int tmprof_target_add(struct tmprof_session *session, struct tmprof_target_reque
 		request->shares_with = tmprof_target_shares_with(session, target, mm);
 		tmprof_target_put(target);
 	}
-	mmput_async(mm);
+	tmprof_target_mm_put(mm);
 	if (error)
 		goto put;
 	request->state = TMPROF_TARGET_ALIVE;
@@ -379,7 +409,7 @@ int tmprof_target_query(struct tmprof_session *session, struct tmprof_target_req
 	request->state = mm ? TMPROF_TARGET_ALIVE : TMPROF_TARGET_GONE;
 	request->shares_with = mm ? tmprof_target_shares_with(session, target, mm) : 0;
 	if (mm)
-		mmput_async(mm);
+		tmprof_target_mm_put(mm);
 	/* The number outlives its process while anybody holds the pid. */
 	request->pid = mm ? pid_vnr(target->pid) : 0;
 	request->start_time_ticks = ticks_of(target->start_boottime_ns);

@@ -83,10 +83,19 @@ void tmprof_target_put(struct tmprof_target *target);
 /* True if the caller may see physical addresses, as in /proc/PID/pagemap. */
 bool tmprof_may_see_frames(void);
 
-/* The address space in use now, with mm_users held, to be given up by mmput_async(). NULL: the
- * process has exited, or executes another program that the caller who added it may not see.
+/* The queue of tmprof_target_mm_put(). */
+int tmprof_targets_init(void);
+void tmprof_targets_exit(void);
+
+/* The address space in use now, with mm_users held, to be given up by tmprof_target_mm_put(). NULL:
+ * the process has exited, or executes another program that the caller who added it may not see.
  * `address_space` is set to its number. */
 struct mm_struct *tmprof_target_mm(struct tmprof_target *target, u32 *address_space);
+
+/* Gives it up. If the process has exited meanwhile, this was the last user. Its memory is then
+ * freed by a queue of the driver's, which takes seconds for a TiB: neither the caller nor the
+ * system's queue waits. Call from any context but interrupts. */
+void tmprof_target_mm_put(struct mm_struct *mm);
 
 /* The id of the lowest target before this one that uses `mm`, the target's own address space; 0:
  * none. Call with mm_users held once. */

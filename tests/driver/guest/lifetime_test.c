@@ -131,6 +131,55 @@ static void a_target_may_die_in_the_middle_of_scans(void) {
   close(session);
 }
 
+#define TRACING "/sys/kernel/tracing/"
+
+static void put(const char* file, const char* text) {
+  FILE* stream = fopen(file, "w");
+
+  EXPECT(stream != NULL && fputs(text, stream) >= 0 && fclose(stream) == 0);
+}
+
+/* Works that were queued, as the trace of the kernel's work queues names them. */
+static size_t works_traced(const char* named) {
+  char line[512];
+  size_t count = 0;
+  FILE* trace = fopen(TRACING "trace", "r");
+
+  EXPECT(trace != NULL);
+  while (fgets(line, sizeof(line), trace)) count += strstr(line, named) != NULL;
+  fclose(trace);
+  return count;
+}
+
+/* The scan is often the last user of the memory of a process that was killed meanwhile. */
+static void memory_of_a_dead_target_is_freed_on_the_drivers_own_queue(void) {
+  int session = open_scanning(), round;
+
+  if (access(TRACING, F_OK)) EXPECT(system("mount -t tracefs none /sys/kernel/tracing") == 0);
+  put(TRACING "trace", "");
+  put(TRACING "events/workqueue/workqueue_queue_work/enable", "1");
+  EXPECT(control(session, TMPROF_MASK_ABIT, TMPROF_START) == 0);
+  for (round = 0; round < 400 && !works_traced("workqueue=tmprof_free"); round++) {
+    pid_t target = start_target(), killer;
+    __u32 id = add_target(session, target), cleared;
+
+    killer = fork();
+    if (killer == 0) {
+      usleep(500 + round % 10 * 500);
+      kill(target, SIGKILL);
+      _exit(0);
+    }
+    while (scan(session, id, shared->memory, TMPROF_SCAN_CLEAR, &cleared) == 0) continue;
+    EXPECT(waitpid(killer, NULL, 0) == killer);
+    EXPECT(waitpid(target, NULL, 0) == target);
+  }
+  put(TRACING "events/workqueue/workqueue_queue_work/enable", "0");
+  printf("   the driver was the last user after %d targets\n", round);
+  EXPECT(works_traced("workqueue=tmprof_free") > 0);
+  EXPECT_EQ(works_traced("mmput_async"), 0);
+  close(session);
+}
+
 static int remove_module(void) { return syscall(SYS_delete_module, "tmprof", O_NONBLOCK); }
 
 static void the_module_stays_while_a_session_is_open(void) {
@@ -279,6 +328,7 @@ int main(void) {
   EXPECT(shared != MAP_FAILED);
   RUN(a_session_ends_with_its_process_in_the_middle_of_scans);
   RUN(a_target_may_die_in_the_middle_of_scans);
+  RUN(memory_of_a_dead_target_is_freed_on_the_drivers_own_queue);
   RUN(the_module_stays_while_a_session_is_open);
   RUN(two_sessions_on_one_target_clear_each_bit_once);
   RUN(dead_targets_keep_no_address_space);
