@@ -103,18 +103,19 @@ static inline struct mem_cgroup *tmprof_memcg_charge(struct mem_cgroup *memcg)
 
 /* CPUs whose TLB may hold translations of `mm` that it uses before it next loads the address space.
  * A load compares context.tlb_gen with the one that it last flushed for, so the others flush then.
- * A global ASID, from 6.15 on, skips the comparison: then the mask is all CPUs. */
+ * A global ASID skips the comparison: then the mask is all CPUs. Kernels that have them, from 6.15
+ * on or by a backport, use them on CPUs with INVLPGB alone. */
 static inline const struct cpumask *tmprof_tlb_cpus(struct mm_struct *mm)
 {
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 15, 0)
+#ifdef X86_FEATURE_INVLPGB
+	if (boot_cpu_has(X86_FEATURE_INVLPGB))
+		return cpu_online_mask;
+#endif
 	atomic64_inc(&mm->context.tlb_gen);
 	/* The bits above are to be cleared before the mask is read: switch_mm_irqs_off() sets its
 	 * CPU's bit before it reads tlb_gen. */
 	smp_mb__after_atomic();
 	return mm_cpumask(mm);
-#else
-	return cpu_online_mask;
-#endif
 }
 
 #endif /* TMPROF_COMPAT_H */
