@@ -17,6 +17,7 @@
 
 #include <linux/bitmap.h>
 #include <linux/hugetlb.h>
+#include <linux/ktime.h>
 #include <linux/mm.h>
 #include <linux/page_idle.h>
 #include <linux/sched.h>
@@ -31,10 +32,18 @@
  * bit of a table. */
 #define MOST_TRIES 8
 
+/* A hold of the mmap lock ends after this time, at the next table, however many entries are left.
+ * A walk may be preempted in the middle, and then need_resched() no longer shows it. */
+#define LONGEST_HOLD_NS NSEC_PER_MSEC
+/* Entries between two looks at the clock: as many as a table has, which take 2 to 30 us. */
+#define ENTRIES_PER_CLOCK 512
+
 struct position {
 	struct vm_area_struct *vma;
 	struct mm_struct *mm;
-	long entries; /* to look at yet */
+	long entries;  /* to look at yet */
+	long clock_at; /* the clock is looked at when there are no more than that */
+	u64 until_ns;  /* 0: the clock was not looked at yet */
 	bool hugetlb;
 };
 
@@ -242,6 +251,22 @@ static bool walk_pud_leaf(struct tmprof_walk *walk, struct position *at, pud_t *
 	return leaf;
 }
 
+static bool is_over(struct position *at)
+{
+	u64 now_ns;
+
+	/* Others may want the CPU for long: not with the mmap lock held. */
+	if (need_resched())
+		return true;
+	if (at->entries > at->clock_at)
+		return false;
+	at->clock_at = at->entries - ENTRIES_PER_CLOCK;
+	now_ns = ktime_get_ns();
+	if (!at->until_ns)
+		at->until_ns = now_ns + LONGEST_HOLD_NS;
+	return now_ns >= at->until_ns;
+}
+
 static unsigned long walk_pmd(struct tmprof_walk *walk, struct position *at, pmd_t *pmd,
 			      unsigned long address, unsigned long end)
 {
@@ -262,8 +287,7 @@ static unsigned long walk_pmd(struct tmprof_walk *walk, struct position *at, pmd
 		}
 	} while (!done && ++tries < MOST_TRIES);
 	walk->counts.races += !done;
-	/* Others may want the CPU for long: not with the mmap lock held. */
-	if (need_resched())
+	if (is_over(at))
 		at->entries = 0;
 	return next;
 }
@@ -385,6 +409,7 @@ unsigned long tmprof_walk(struct tmprof_walk *walk, struct mm_struct *mm, unsign
 	VMA_ITERATOR(mappings, mm, start);
 
 	mmap_assert_locked(mm);
+	at.clock_at = at.entries - ENTRIES_PER_CLOCK;
 	for_each_vma_range (mappings, at.vma, end) {
 		unsigned long to = min(end, at.vma->vm_end);
 		unsigned long next =

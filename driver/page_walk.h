@@ -71,10 +71,10 @@ bool tmprof_is_walked(const struct vm_area_struct *vma);
 
 /*
  * Walks the mappings of `mm` in [start, end), byte addresses of whole base pages. Stops early after
- * `entries` page-table entries of any level, looked at or skipped, or when another task wants the
- * CPU. Returns the address to resume at, `end` when done. A huge leaf that straddles `start` or
- * `end` is visited whole. Call with the mmap lock held for reading; takes page-table locks, one at
- * a time.
+ * `entries` page-table entries of any level, looked at or skipped, when another task wants the CPU,
+ * or after a millisecond. Returns the address to resume at, `end` when done. A huge leaf that
+ * straddles `start` or `end` is visited whole. Call with the mmap lock held for reading; takes
+ * page-table locks, one at a time.
  */
 unsigned long tmprof_walk(struct tmprof_walk *walk, struct mm_struct *mm, unsigned long start,
 			  unsigned long end, unsigned long entries);

@@ -26,7 +26,7 @@
 /* Below 1 ms a timer's own cost shows. */
 #define TMPROF_INTERVAL_MIN_NS 1000000ULL
 #define TMPROF_SECOND_NS       1000000000ULL
-/* 2^18 entries were scanned in 10 to 16 ms on an emulated CPU: as long as a writer may wait. */
+/* 2^18 entries were scanned in 10 to 16 ms on an emulated CPU. A hold of the lock ends sooner. */
 #define TMPROF_CHUNK_MAX_ENTRIES (1U << 18)
 /* Both epochs' sets of one target at their smallest: a root and a leaf each. */
 #define TMPROF_MEMORY_MIN_BYTES (4U * 4096U)

@@ -201,7 +201,7 @@ struct tmprof_params {
 				   * where it was. Regions wait to be cleared, and are read in any
 				   * case */
 	__u32 scan_chunk_entries; /* page-table entries looked at in one hold of the mmap lock, or
-				   * fewer when another task wants the CPU */
+				   * fewer when another task wants the CPU or after 1 ms */
 	__u32 flush_policy;	  /* enum tmprof_flush_policy; REGIONS: NEVER */
 	__u32 flush_every;	  /* FLUSH_EVERY_NTH: at least 1; others: 0 */
 	__u32 abit_mode;	  /* enum tmprof_abit_mode */
