@@ -94,9 +94,7 @@ static int do_info(struct tmprof_session *session, union request *request)
 
 static int check_target(const struct tmprof_target_request *target)
 {
-	return !target->reserved0 && tmprof_all_zero(target->reserved, ARRAY_SIZE(target->reserved))
-		       ? 0
-		       : -EINVAL;
+	return tmprof_all_zero(target->reserved, ARRAY_SIZE(target->reserved)) ? 0 : -EINVAL;
 }
 
 static int do_add_target(struct tmprof_session *session, union request *request)

@@ -13,6 +13,7 @@
 #include <linux/capability.h>
 #include <linux/cred.h>
 #include <linux/err.h>
+#include <linux/mmu_notifier.h>
 #include <linux/pid.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -284,6 +285,14 @@ static bool may_add(const struct tmprof_target *target)
 	return !program.mm || program.is_visible;
 }
 
+/* Fills in what depends on the address space; NULL: it has gone. */
+static void describe(struct tmprof_session *session, const struct tmprof_target *target,
+		     struct mm_struct *mm, struct tmprof_target_request *request)
+{
+	request->shares_with = mm ? tmprof_target_shares_with(session, target, mm) : 0;
+	request->target_flags = mm && mm_has_notifiers(mm) ? TMPROF_TARGET_OTHER_TABLES : 0;
+}
+
 /* Under session->targets. */
 static int insert_target(struct tmprof_session *session, struct tmprof_target *target)
 {
@@ -354,7 +363,7 @@ int tmprof_target_add(struct tmprof_session *session, struct tmprof_target_reque
 	}
 	mutex_unlock(&session->targets);
 	if (!error) {
-		request->shares_with = tmprof_target_shares_with(session, target, mm);
+		describe(session, target, mm, request);
 		tmprof_target_put(target);
 	}
 	tmprof_target_mm_put(mm);
@@ -407,7 +416,7 @@ int tmprof_target_query(struct tmprof_session *session, struct tmprof_target_req
 		return -ENOENT;
 	mm = tmprof_target_mm(target, &request->address_space);
 	request->state = mm ? TMPROF_TARGET_ALIVE : TMPROF_TARGET_GONE;
-	request->shares_with = mm ? tmprof_target_shares_with(session, target, mm) : 0;
+	describe(session, target, mm, request);
 	if (mm)
 		tmprof_target_mm_put(mm);
 	/* The number outlives its process while anybody holds the pid. */

@@ -115,8 +115,16 @@ struct tmprof_target_request {
 	__u64 scanned_pages; /* out: present pages seen by the latest complete pass */
 	__u64 passes;	     /* out: complete passes of the driver's own scan */
 	__u32 shares_with;   /* out: a target that now has the same address space; 0: none */
-	__u32 reserved0;
+	__u32 target_flags;  /* out: enum tmprof_target_flags */
 	__u64 reserved[1];
+};
+
+enum tmprof_target_flags {
+	/* The address space has, or had, users with tables of their own (the kernel's MMU
+	 * notifiers), such as a virtual machine of KVM, or a device. An access through these sets
+	 * no bit that the driver sees. An unset bit of memory that they use says nothing: guest
+	 * memory is not observable. */
+	TMPROF_TARGET_OTHER_TABLES = 1 << 0,
 };
 
 enum tmprof_target_state {

@@ -3,7 +3,10 @@
 #include "profiler/sources/driver/session.h"
 
 #include <cerrno>
+#include <filesystem>
 #include <string>
+#include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -44,6 +47,28 @@ Status CheckFeatures(const tmprof_info& info, Purpose purpose) {
   return {};
 }
 
+// KVM names the descriptor of a virtual machine so (virt/kvm/kvm_main.c,
+// kvm_dev_ioctl_create_vm()).
+bool RunsVirtualMachine(const std::filesystem::path& root, Pid pid) {
+  std::error_code error;
+  const auto folder = root / "proc" / std::to_string(pid.value()) / "fd";
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(it->path(), gone) == "anon_inode:kvm-vm") return true;
+  }
+  return false;
+}
+
+Error GuestMemory(Pid pid) {
+  Error error = Refused("read accessed bits of", fmt::format("PID {}", pid.value()), 0,
+                        "run tmprof in the guest");
+  error.system_error.reset();
+  error.reason =
+      "guest memory: not observable, because accesses of a virtual machine set no bits here";
+  return error;
+}
+
 std::string AdviceFor(int error, const tmprof_info& info) {
   switch (error) {
     case ENOSPC:
@@ -59,10 +84,12 @@ std::string AdviceFor(int error, const tmprof_info& info) {
 
 }  // namespace
 
-Session::Session(std::unique_ptr<Device> device, const tmprof_info& info)
-    : device_(std::move(device)), info_(info) {}
+Session::Session(std::unique_ptr<Device> device, const tmprof_info& info, Purpose purpose,
+                 std::filesystem::path root)
+    : device_(std::move(device)), info_(info), purpose_(purpose), root_(std::move(root)) {}
 
-Result<std::shared_ptr<Session>> Session::Open(std::unique_ptr<Device> device, Purpose purpose) {
+Result<std::shared_ptr<Session>> Session::Open(std::unique_ptr<Device> device, Purpose purpose,
+                                               std::filesystem::path root) {
   tmprof_info info{};
   if (const int error = Call(*device, TMPROF_IOC_INFO, info); error != 0) {
     // Before all else a module compares the version and the sizes.
@@ -75,7 +102,7 @@ Result<std::shared_ptr<Session>> Session::Open(std::unique_ptr<Device> device, P
     return Fail(Refused("ask the driver what it can do", TMPROF_DEVICE_PATH, error));
   }
   if (Status able = CheckFeatures(info, purpose); !able) return Fail(std::move(able.error()));
-  return std::shared_ptr<Session>(new Session(std::move(device), info));
+  return std::shared_ptr<Session>(new Session(std::move(device), info, purpose, std::move(root)));
 }
 
 Result<Session::Target> Session::Hold(std::shared_ptr<Session> session, Pid pid,
@@ -91,6 +118,13 @@ Result<Session::Target> Session::Hold(std::shared_ptr<Session> session, Pid pid,
       session->held_.erase(process);
       return Fail(Refused("have the driver watch", fmt::format("PID {}", pid.value()), error,
                           AdviceFor(error, session->info_)));
+    }
+    if (session->purpose_ != Purpose::kSamples &&
+        request.target_flags & TMPROF_TARGET_OTHER_TABLES &&
+        RunsVirtualMachine(session->root_, pid)) {
+      Call(*session->device_, TMPROF_IOC_REMOVE_TARGET, request);
+      session->held_.erase(process);
+      return Fail(GuestMemory(pid));
     }
     held.id = request.target_id;
   }

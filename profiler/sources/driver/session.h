@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,12 +26,16 @@ enum class Purpose : std::uint8_t {
 class Session {
  public:
   // Fails when the module speaks another version, or cannot do on this kernel what it is for.
-  static Result<std::shared_ptr<Session>> Open(std::unique_ptr<Device> device, Purpose purpose);
+  // `root` has the folder /proc.
+  static Result<std::shared_ptr<Session>> Open(std::unique_ptr<Device> device, Purpose purpose,
+                                               std::filesystem::path root = "/");
 
   Device& device() { return *device_; }
   const tmprof_info& info() const { return info_; }
 
   // The process is a target of the driver's as long as someone holds it. ESRCH: it is gone.
+  // Accessed bits of a virtual machine are refused: the guest's accesses set bits in its nested
+  // tables.
   class Target;
   static Result<Target> Hold(std::shared_ptr<Session> session, Pid pid,
                              std::uint64_t start_time_ticks);
@@ -43,11 +48,14 @@ class Session {
     std::uint32_t holders = 0;
   };
 
-  Session(std::unique_ptr<Device> device, const tmprof_info& info);
+  Session(std::unique_ptr<Device> device, const tmprof_info& info, Purpose purpose,
+          std::filesystem::path root);
   void Drop(const ProcessKey& process);
 
   std::unique_ptr<Device> device_;
   tmprof_info info_;
+  Purpose purpose_;
+  std::filesystem::path root_;
   std::mutex mutex_;
   std::map<ProcessKey, Held> held_;
 };

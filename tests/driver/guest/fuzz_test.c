@@ -204,7 +204,7 @@ static int random_target_call(struct fuzzer* fuzzer, int session) {
   request.start_time_ticks = once_in(fuzzer, 10) ? number(fuzzer) : 0;
   request.target_id = 1 + below(fuzzer, 6);
   if (once_in(fuzzer, 20)) request.reserved[0] = number(fuzzer);
-  if (once_in(fuzzer, 20)) request.reserved0 = (__u32)number(fuzzer);
+  if (once_in(fuzzer, 20)) request.target_flags = (__u32)number(fuzzer);
   if (kind < 2) return call(fuzzer, session, TMPROF_IOC_ADD_TARGET, &request, add_errors);
   /* Ids go up to where the targets that are there have theirs. */
   if (kind == 2 && !once_in(fuzzer, 4)) kind = 3;

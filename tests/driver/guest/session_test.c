@@ -530,6 +530,24 @@ static void a_target_too_many_is_refused_and_takes_none_away(void) {
   close(session);
 }
 
+/* A virtual machine of KVM, or a device, has tables of its own for a process's memory. */
+static void other_tables_of_a_targets_memory_are_told(void) {
+  char command[64];
+  int session = open_session();
+  pid_t child = start_child();
+  __u32 id = add_target(session, child);
+
+  EXPECT_EQ(query(session, id).target_flags, 0);
+  snprintf(command, sizeof(command), "insmod other_tables.ko pid=%d", child);
+  EXPECT(system(command) == 0);
+  EXPECT_EQ(query(session, id).target_flags, TMPROF_TARGET_OTHER_TABLES);
+  EXPECT_EQ(query(session, add_target(session, getpid())).target_flags, 0);
+  EXPECT(system("rmmod other_tables") == 0);
+  end_child(child);
+  EXPECT_EQ(query(session, id).target_flags, 0);
+  close(session);
+}
+
 static void the_address_space_changes_with_an_exec(void) {
   int ready[2], session = open_session();
   pid_t child;
@@ -660,6 +678,7 @@ int main(int count, char** arguments) {
   RUN(a_target_is_added_once_and_its_id_never_reused);
   RUN(targets_that_cannot_be_are_refused);
   RUN(a_target_too_many_is_refused_and_takes_none_away);
+  RUN(other_tables_of_a_targets_memory_are_told);
   RUN(the_address_space_changes_with_an_exec);
   RUN(a_reader_that_stands_still_holds_up_neither_scans_nor_questions);
   return 0;

@@ -441,6 +441,35 @@ TEST(DriverSessionTest, PageFramesTakeACapabilityThatTheErrorNames) {
   EXPECT_TRUE(Session::Open(std::make_unique<FakeDevice>(driver), Purpose::kRegions).has_value());
 }
 
+TEST(DriverSessionTest, AVirtualMachinesBitsAreRefusedAndItsSamplesAreNot) {
+  const fs::path root = fs::path(testing::TempDir()) / "driver_guest";
+  fs::remove_all(root);
+  fs::create_directories(root / "proc/5/fd");
+  fs::create_directories(root / "proc/6/fd");
+  fs::create_symlink("anon_inode:kvm-vm", root / "proc/5/fd/11");
+  fs::create_symlink("anon_inode:[eventfd]", root / "proc/6/fd/11");
+  FakeDriver driver;
+  driver.target_flags = TMPROF_TARGET_OTHER_TABLES;
+  for (const Purpose purpose : {Purpose::kAccessedBits, Purpose::kRegions}) {
+    const auto session = Session::Open(std::make_unique<FakeDevice>(driver), purpose, root).value();
+    const auto machine = Session::Hold(session, Pid(5), 77);
+    ASSERT_FALSE(machine.has_value());
+    EXPECT_THAT(machine.error().Message(), HasSubstr("guest memory: not observable"));
+    EXPECT_TRUE(driver.targets.empty());
+    // A device may use the other's memory, and its own accesses set bits.
+    EXPECT_TRUE(Session::Hold(session, Pid(6), 77).has_value());
+  }
+  const auto sampling =
+      Session::Open(std::make_unique<FakeDevice>(driver), Purpose::kSamples, root).value();
+  EXPECT_TRUE(Session::Hold(sampling, Pid(5), 77).has_value());
+  // Without a virtual machine's tables nobody looks at descriptors.
+  driver.target_flags = 0;
+  const auto session =
+      Session::Open(std::make_unique<FakeDevice>(driver), Purpose::kAccessedBits, root).value();
+  EXPECT_TRUE(Session::Hold(session, Pid(5), 77).has_value());
+  fs::remove_all(root);
+}
+
 TEST(DriverSessionTest, AProcessOfAnotherUserTakesACapabilityThatTheErrorNames) {
   FakeDriver driver;
   driver.add_error = EACCES;

@@ -39,8 +39,9 @@ struct FakeDriver {
   std::uint32_t running = 0;
   int info_error = 0;
   int add_error = 0;
-  std::deque<int> scan_errors;  // errors of the next SCAN_RANGE calls; then none
-  int scan_error = 0;           // error of each of them
+  std::uint32_t target_flags = 0;  // of each target
+  std::deque<int> scan_errors;     // errors of the next SCAN_RANGE calls; then none
+  int scan_error = 0;              // error of each of them
 
   std::map<std::uint32_t, std::pair<int, std::uint64_t>> targets;  // id → pid, start time
   std::uint32_t adds = 0;
@@ -166,6 +167,7 @@ class FakeDevice final : public Device {
     const std::pair<int, std::uint64_t> process(request.pid, request.start_time_ticks);
     for (const auto& [id, other] : driver_.targets)
       if (other == process) return EEXIST;
+    request.target_flags = driver_.target_flags;
     request.target_id = ++driver_.adds;
     driver_.targets[request.target_id] = process;
     return 0;
