@@ -380,6 +380,7 @@ static u32 count_parts(const struct tmprof_region_watch *watch)
 		const struct tmprof_region *region = &watch->set.regions[i];
 		u64 from;
 
+		tmprof_region_rest(i);
 		for (from = region->start; from < region->end; from = part.end, parts++)
 			tmprof_region_part(region, &watch->unseen, from, &part);
 	}
@@ -420,8 +421,10 @@ static void emit(struct tmprof_session *session, const struct tmprof_target *tar
 	u32 i;
 
 	mutex_lock(&session->counters);
-	for (i = 0; i < watch->set.count && !target->removed; i++)
+	for (i = 0; i < watch->set.count && !target->removed; i++) {
+		tmprof_region_rest(i);
 		emit_region(session, target, i, &record);
+	}
 	mutex_unlock(&session->counters);
 	spin_lock(&session->stats_lock);
 	session->stats.region_aggregations++;

@@ -21,6 +21,7 @@
 #include <linux/types.h>
 #ifdef __KERNEL__
 #include <linux/errno.h>
+#include <linux/sched.h>
 #include <linux/stddef.h>
 #include <linux/string.h>
 #else
@@ -45,6 +46,18 @@
 #define TMPROF_REGION_NO_PAGE	 (~0U)
 /* A page is remembered by its distance from the start of its region. */
 #define TMPROF_REGION_REACH 0xfffffffeULL
+
+/* Lets others have the CPU in the middle of a long loop. A pass over 2^20 regions takes the module
+ * tens of milliseconds, and a user-space thread is preempted anyway. */
+static inline void tmprof_region_rest(__u32 step)
+{
+#ifdef __KERNEL__
+	if (!(step % 1024))
+		cond_resched();
+#else
+	(void)step;
+#endif
+}
 
 struct tmprof_area {
 	__u64 start;
@@ -368,6 +381,7 @@ static inline void tmprof_regions_join_alike(struct tmprof_region_set *set, __u6
 		struct tmprof_region *before = &set->regions[last];
 		const struct tmprof_region *region = &set->regions[i];
 
+		tmprof_region_rest(i);
 		if (joins && before->end == region->start &&
 		    (part == TMPROF_REGION_ANY || tmprof_region_alike(set, before, region, part)) &&
 		    region->end - before->start <= most_pages) {
@@ -417,6 +431,7 @@ static inline void tmprof_regions_reset(struct tmprof_region_set *set)
 	for (i = 0; i < set->count; i++) {
 		struct tmprof_region *region = &set->regions[i];
 
+		tmprof_region_rest(i);
 		*region = tmprof_region_make(region->start, region->end, region->count);
 	}
 }
@@ -438,6 +453,7 @@ static inline void tmprof_regions_split(struct tmprof_region_set *set,
 		__u64 pages = tmprof_region_pages(&region);
 		__u64 at;
 
+		tmprof_region_rest(i);
 		if (pages > 1) {
 			at = region.start + 1 + random->next(random->context) % (pages - 1);
 			set->regions[--parts] = tmprof_region_make(at, region.end, region.count);
