@@ -94,9 +94,15 @@ struct tmprof_target *tmprof_target_get(struct tmprof_session *session, u32 id)
 	return target;
 }
 
+static bool has(int capability)
+{
+	return ns_capable_noaudit(&init_user_ns, capability);
+}
+
 bool tmprof_may_see_frames(void)
 {
-	return ns_capable_noaudit(&init_user_ns, CAP_SYS_ADMIN);
+	/* The two together read all of the kernel's memory through BPF, page tables included. */
+	return has(CAP_SYS_ADMIN) || (has(CAP_BPF) && has(CAP_PERFMON));
 }
 
 /* True if the process is of the user who added the target. Call under RCU. */
@@ -332,7 +338,7 @@ int tmprof_target_add(struct tmprof_session *session, struct tmprof_target_reque
 		return PTR_ERR(target);
 	kref_init(&target->ref);
 	spin_lock_init(&target->lock);
-	target->sees_all = ns_capable_noaudit(&init_user_ns, CAP_SYS_PTRACE);
+	target->sees_all = has(CAP_SYS_PTRACE);
 	target->uid = current_fsuid();
 	target->gid = current_fsgid();
 	tmprof_store_init(&target->counts, &session->memory);

@@ -80,7 +80,7 @@ struct tmprof_target *tmprof_target_get(struct tmprof_session *session, u32 id);
 struct tmprof_target *tmprof_target_get_from(struct tmprof_session *session, u32 id);
 void tmprof_target_put(struct tmprof_target *target);
 
-/* True if the caller may see physical addresses, as in /proc/PID/pagemap. */
+/* True if the caller may see physical addresses. */
 bool tmprof_may_see_frames(void);
 
 /* The queue of tmprof_target_mm_put(). */

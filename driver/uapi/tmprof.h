@@ -81,7 +81,10 @@ enum tmprof_features {
 	TMPROF_FEATURE_FLUSH =
 		1 << 4, /* TLBs can be flushed; where not, asking for it is EOPNOTSUPP */
 	TMPROF_FEATURE_REGIONS = 1 << 5, /* params.abit_mode, READ_REGIONS */
-	TMPROF_FEATURE_FRAMES = 1 << 6,	 /* the caller of INFO may see physical addresses */
+	/* The caller of INFO may see physical addresses: with CAP_SYS_ADMIN, as in
+	 * /proc/PID/pagemap, or with CAP_BPF and CAP_PERFMON, which read page tables through BPF.
+	 */
+	TMPROF_FEATURE_FRAMES = 1 << 6,
 };
 
 /*
@@ -338,9 +341,8 @@ enum tmprof_leaf_flags {
  * pages in the range; the leaf's one bit also stands for those of its pages that lie outside.
  *
  * Errors: ENOENT no such target; ESRCH it has no address space any more; EPERM frames are asked for
- * without CAP_SYS_ADMIN; EAGAIN; EINTR a fatal
- * signal came in, bits may have been cleared; ENOSPC more huge leaves than leaf_capacity: out
- * fields are good, leaves are cut.
+ * by a caller who may not see them; EAGAIN; EINTR a fatal signal came in, bits may have been
+ * cleared; ENOSPC more huge leaves than leaf_capacity: out fields are good, leaves are cut.
  */
 struct tmprof_scan_range {
 	struct tmprof_head head; /* enum tmprof_scan_flags */
@@ -380,7 +382,7 @@ struct tmprof_sample {
 	__u64 address;
 	/* Physical address. If the PMU did not give it, the one mapped when the sample was taken
 	 * up, some 10 ms later. TMPROF_UNKNOWN: nothing was mapped, the sample did not count, or
-	 * the reader has no CAP_SYS_ADMIN. */
+	 * the reader may not see it. */
 	__u64 physical_address;
 	__u64 data_source; /* union perf_mem_data_src, with the TLB's state; 0: not told */
 	__u32 pid;	   /* in the initial pid namespace */
@@ -415,7 +417,7 @@ struct tmprof_region_record {
 	__u64 at_risk_ns;
 	__u64 frame; /* physical, of one of its pages, now, or of the huge page
 		      * that it is in; TMPROF_UNKNOWN: it was not present, or the reader
-		      * has no CAP_SYS_ADMIN */
+		      * may not see it */
 	__u32 target_id;
 	__u32 address_space;
 	__u32 looks; /* each at one page of a mapping, absent ones included; 0: the rest is not

@@ -26,8 +26,8 @@ Status CheckFeatures(const tmprof_info& info, Purpose purpose) {
     case Purpose::kAccessedBits:
       if (!has(TMPROF_FEATURE_FRAMES)) {
         return Fail(
-            Unsuitable("it shows page frames to holders of CAP_SYS_ADMIN alone",
-                       "run tmprof with that capability; --source abit-bpf needs no module"));
+            Unsuitable("it shows page frames only with CAP_SYS_ADMIN, or CAP_BPF and CAP_PERFMON",
+                       "run tmprof with these capabilities"));
       }
       if (has(TMPROF_FEATURE_ABIT | TMPROF_FEATURE_FLUSH) && info.max_scan_pages > 0) return {};
       return Fail(Unsuitable("on this kernel it cannot clear accessed bits and flush them",

@@ -39,15 +39,17 @@ static void a_user_without_capabilities_cannot_open(void) {
   EXPECT_EQ(status, 0);
 }
 
-/* Makes this process one of a user with that capability and no other. */
-static void become_user_with(int capability) {
+/* Makes this process one of a user with those capabilities and no other. */
+static void become_user_with(int capability, int another) {
   struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
   struct __user_cap_data_struct data[2] = {{0}, {0}};
+  int i;
 
   EXPECT(prctl(PR_SET_KEEPCAPS, 1) == 0);
   EXPECT(setgid(65534) == 0 && setuid(65534) == 0);
-  data[CAP_TO_INDEX(capability)].effective = CAP_TO_MASK(capability);
-  data[CAP_TO_INDEX(capability)].permitted = CAP_TO_MASK(capability);
+  data[CAP_TO_INDEX(capability)].permitted |= CAP_TO_MASK(capability);
+  data[CAP_TO_INDEX(another)].permitted |= CAP_TO_MASK(another);
+  for (i = 0; i < 2; i++) data[i].effective = data[i].permitted;
   EXPECT(syscall(SYS_capset, &header, data) == 0);
 }
 
@@ -57,7 +59,7 @@ static int open_with(int capability) {
   int status;
 
   if (child == 0) {
-    become_user_with(capability);
+    become_user_with(capability, capability);
     exit(open(TMPROF_DEVICE_PATH, O_RDWR) >= 0 ? 0 : errno);
   }
   EXPECT(waitpid(child, &status, 0) == child);
@@ -163,8 +165,8 @@ static int try_to_scan(int session, __u32 target, volatile char* page, __u64* fr
   return ioctl(session, TMPROF_IOC_SCAN_RANGE, &request);
 }
 
-/* Runs `call` in a process of a user with that capability. */
-static void as_user_with(int capability, void (*call)(void)) {
+/* Runs `call` in a process of a user with those capabilities. */
+static void as_user_with(int capability, int another, void (*call)(void)) {
   pid_t child;
   int status;
 
@@ -172,7 +174,7 @@ static void as_user_with(int capability, void (*call)(void)) {
   child = fork();
   EXPECT(child >= 0);
   if (child == 0) {
-    become_user_with(capability);
+    become_user_with(capability, another);
     call();
     exit(0);
   }
@@ -200,7 +202,7 @@ static void expect_own_processes_without_frames(void) {
 }
 
 static void a_user_who_may_sample_sees_own_processes_and_no_frames(void) {
-  as_user_with(CAP_PERFMON, expect_own_processes_without_frames);
+  as_user_with(CAP_PERFMON, CAP_PERFMON, expect_own_processes_without_frames);
 }
 
 static void expect_frames(void) {
@@ -220,7 +222,8 @@ static void expect_frames(void) {
 }
 
 static void an_administrator_without_ptrace_sees_frames_of_own_processes(void) {
-  as_user_with(CAP_SYS_ADMIN, expect_frames);
+  as_user_with(CAP_SYS_ADMIN, CAP_SYS_ADMIN, expect_frames);
+  as_user_with(CAP_BPF, CAP_PERFMON, expect_frames);
 }
 
 /* A program whose file belongs to root and gives its rights to whoever runs it. */
@@ -260,7 +263,7 @@ static void expect_loss_at_the_exec(void) {
 
 static void a_target_is_lost_to_who_may_not_see_the_program_that_it_executes(void) {
   EXPECT(system("cp session_test " PRIVILEGED " && chmod 4755 " PRIVILEGED) == 0);
-  as_user_with(CAP_PERFMON, expect_loss_at_the_exec);
+  as_user_with(CAP_PERFMON, CAP_PERFMON, expect_loss_at_the_exec);
   EXPECT(unlink(PRIVILEGED) == 0);
 }
 
