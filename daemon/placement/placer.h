@@ -196,8 +196,8 @@ class Placer {
     bool mapped_elsewhere = false;
   };
   std::map<PageKey, Backoff> backoffs_;  // keyed by the page's name
-  AccessAges ages_;        // by the pages' names
-  MonotonicTime decided_;  // end of the epoch of the last decision
+  AccessAges ages_;                      // by the pages' names
+  MonotonicTime decided_;                // end of the epoch of the last decision
   RankSource ranked_by_ = RankSource::kCombined;
   // Sums over moves, in which older ones weigh less.
   double moving_ns_ = 0;
