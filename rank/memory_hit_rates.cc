@@ -73,7 +73,7 @@ std::vector<MemoryKind> MemoryKindsOf(const RatedRows& rated, std::span<const Me
   const bool any_ran_last =
       std::ranges::any_of(rated.rows, [](const RatedRow& row) { return row.cpu_seconds > 0; });
   const bool any_is_there = rated.any_is_there();
-  std::map<std::tuple<TargetId, long, double, double, long, bool>, MemoryKind> kinds;
+  std::map<std::tuple<TargetId, long, double, double, long, double, bool>, MemoryKind> kinds;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const MemoryRow& row = rows[i];
     // A process that has exited cannot be placed.
@@ -83,8 +83,8 @@ std::vector<MemoryKind> MemoryKindsOf(const RatedRows& rated, std::span<const Me
     // class themselves.
     const long rate = std::lround(kStepsPerOctave * std::log2(std::max(seen.rate, 1e-9)));
     const long samples = std::lround(kSampleSteps * seen.samples);
-    const auto [kind, is_new] =
-        kinds.try_emplace({row.target, rate, seen.pages, seen.seconds, samples, row.looked_at});
+    const auto [kind, is_new] = kinds.try_emplace(
+        {row.target, rate, seen.pages, seen.seconds, samples, seen.factor, row.looked_at});
     if (is_new) {
       const RatedRow& of = rated.rows[i];
       kind->second = {
@@ -93,7 +93,8 @@ std::vector<MemoryKind> MemoryKindsOf(const RatedRows& rated, std::span<const Me
                            .pages = seen.pages,
                            .seconds = seen.seconds,
                            .samples = static_cast<double>(samples) / kSampleSteps,
-                           .times = 0},
+                           .times = 0,
+                           .factor = seen.factor},
                   .looked_at = row.looked_at,
                   .speed = row.speed},
           .score_seconds = any_ran_last ? of.cpu_seconds : of.remembered_cpu_seconds,

@@ -23,9 +23,6 @@ double SamplesOf(std::span<const SampledPages> seen) {
   return samples;
 }
 
-// A target that did not run while a sampler was on could not be sampled.
-bool CouldBeSampled(const MemoryRow& row) { return row.looked_at && row.seen.seconds > 0; }
-
 // Returns how many accesses that are not hidden could be sampled.
 double AccessesWatched(std::span<const MemoryRow> rows) {
   double accesses = 0;
@@ -97,7 +94,7 @@ class SeenOfTarget {
     seen.seconds = Rounded(seen.seconds);
     SampledPages alike = seen;
     alike.times = 0;
-    const auto key = std::tuple(seen.rate, seen.seconds, seen.pages);
+    const auto key = std::tuple(seen.rate, seen.seconds, seen.pages, seen.factor);
     unsampled_.try_emplace(key, alike).first->second.times += seen.times;
   }
   bool empty() const { return sampled_.empty() && unsampled_.empty(); }
@@ -108,7 +105,7 @@ class SeenOfTarget {
 
  private:
   std::vector<SampledPages> sampled_;
-  std::map<std::tuple<double, double, double>, SampledPages> unsampled_;
+  std::map<std::tuple<double, double, double, double>, SampledPages> unsampled_;
 };
 
 // Returns the likelihood of the counted pairs if each is of one line with the probability `chance`,

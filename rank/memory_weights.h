@@ -29,10 +29,16 @@ struct MemoryRow {
   // rows matters, because their pages are in one cache. A file's is made of its mappers' CPU time
   // and must not be added to theirs.
   double speed = 1;
+  // The 2 MiB block that they lie in, if they lie in one. Pages of one block are alike in more than
+  // their rates (block_factors.h).
+  std::optional<std::uint64_t> block = std::nullopt;
   // Share of its accesses to memory, in [0, 1], whose latency a prefetcher hides and which no
   // counter or sampler of misses sees. It is also 0 if it is unknown.
   double hidden = 0;
 };
+
+// A target that did not run while a sampler was on could not be sampled.
+inline bool CouldBeSampled(const MemoryRow& row) { return row.looked_at && row.seen.seconds > 0; }
 
 struct MemoryScale {
   double units_per_sample = 1;  // a weight is in units, such as accesses

@@ -11,21 +11,13 @@
 #include <vector>
 
 #include "rank/cache_model.h"
+#include "rank/worth_curve.h"
 
 namespace tmprof {
 
-// Pages that are alike in their access rate, and the samples taken of them.
-struct SampledPages {
-  double rate = 0;     // accesses of a page in a second; 0: it was never found accessed
-  double pages = 0;    // > 0
-  double seconds = 0;  // in which each could be sampled
-  double samples = 0;
-  double times = 1;  // number of rows with as many pages and samples
-};
-
 // The caches decide what an access rate is worth: the fastest pages of a program may never leave
-// them. The worth of a rate is samples of a page in a second. It is learned from the samples of all
-// pages of about that rate, and it may fall when rates rise.
+// them. Worths of rates are learned from samples (worth_curve.h), and pages of one rate are spread
+// about them.
 class MemoryWorth {
  public:
   // With fewer samples it is unknown which rates are worth more than others.
@@ -70,20 +62,6 @@ class MemoryWorth {
   static double DrawShape(std::mt19937_64& random);
 
  private:
-  struct Class {
-    double log_rate;   // mean of its pages
-    double log_worth;  // at that rate
-    double shift = 0;  // to it from the mean worth of the class
-  };
-  // One choice of hyperparameters makes these worths likely.
-  struct Choice {
-    double weight;  // its chance, up to a factor of all
-    double slope;
-    double precision;
-    std::vector<double> log_worth;
-    std::vector<double> pivot;  // pivots of the posterior's precision matrix, by elimination
-  };
-
   // The models of the cache that stand in for samples.
   struct Cached {
     std::vector<ModelledCache> caches;
@@ -92,19 +70,13 @@ class MemoryWorth {
 
   MemoryWorth() = default;
   Moments OfRateBy(const Cached& cached, double rate) const;
-  double LogWorth(double rate) const;
-  void FitClasses(std::span<const SampledPages> by_rate);
-  void KeepSamplesOfClasses(std::span<const SampledPages> by_rate,
-                            std::span<const std::size_t> ends);
   void FitSpread(std::span<const SampledPages> seen);
 
-  std::optional<Cached> cached_;  // instead of all that follows, but for the shape
-  std::vector<Class> classes_;    // ascending by rate
-  double slope_ = 0;              // slope of the logarithms beyond the outermost classes
-  double slowest_ = 0;            // stands for all slower rates, those of 0 included
+  // One of these two is set.
+  std::optional<Cached> cached_;
+  std::optional<WorthCurve> by_samples_;
   // Worths of pages of one rate are spread about their mean by a Gamma distribution of this shape.
   double shape_ = 0;
-  std::vector<Choice> choices_;
   std::vector<double> weight_of_shape_;
 };
 

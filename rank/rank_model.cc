@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "rank/block_factors.h"
 #include "rank/hit_rate_curve.h"
 #include "rank/memory_hit_rates.h"
 #include "rank/memory_weights.h"
@@ -60,8 +61,10 @@ std::vector<MemoryRow> MemoryRowsOf(const RatedRows& rated, std::span<const Rate
                              .samples = with_samples ? row.samples : 0},
                     .looked_at = rated.kinds[row.kind].looked_at(),
                     .speed = row.is_there || !any_is_there ? row.remembered_cpu_seconds : 0,
+                    .block = BlockOf(row.key, row.pages),
                     .hidden = kHiddenOfStream * streams.Of(row.key, PageCount(row.pages))});
   }
+  LearnBlockFactors(rows);
   return rows;
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "rank/block_factors.h"
 #include "rank/memory_weights.h"
 #include "rank/rate_history.h"
 #include "rank/shared_spans.h"
@@ -85,6 +86,7 @@ SpanWeights WeightsOf(const EvidenceTable& table, std::span<const std::uint32_t>
                   .seconds = time.watched_seconds,
                   .samples = table.evidence[row].samples()},
          .looked_at = view.TellsOfBits(table.evidence[row]),
+         .block = BlockOf(key, table.span_pages[row]),
          .hidden = kHiddenOfStream * shares.Of(key, PageCount(table.span_pages[row]))},
         time.cpu_seconds);
   }
@@ -92,6 +94,7 @@ SpanWeights WeightsOf(const EvidenceTable& table, std::span<const std::uint32_t>
     const SharedSpans::Sampled& sampled = shared.SampledOf(span);
     add(sampled.row, sampled.cpu_seconds);
   }
+  LearnBlockFactors(rows);
   const MemoryWeights weights(rows, scale);
   SpanWeights of_spans(weights.basis());
   for (std::size_t span = 0; span < rows.size(); ++span) {
