@@ -107,6 +107,9 @@ Evidence EvidenceAt(const PageColumns& pages, std::size_t i, Visits visits) {
     if (pages.accesses->llc_misses) {
       evidence.misses = static_cast<double>((*pages.accesses->llc_misses)[i]);
     }
+    if (pages.accesses->stall_ns) {
+      evidence.stall_ns = static_cast<double>((*pages.accesses->stall_ns)[i]);
+    }
   }
   return evidence;
 }
@@ -131,6 +134,7 @@ void Evidence::Add(const Evidence& more, double part, double part_of_accesses) {
   store_samples += part * more.store_samples;
   accesses += part_of_accesses * more.accesses;
   misses += part_of_accesses * more.misses;
+  stall_ns += part_of_accesses * more.stall_ns;
 }
 
 Evidence Evidence::Bits(double part) const {
@@ -160,7 +164,8 @@ Evidence Evidence::TakeOwn() {
   return {.load_samples = std::exchange(load_samples, 0),
           .store_samples = std::exchange(store_samples, 0),
           .accesses = std::exchange(accesses, 0),
-          .misses = std::exchange(misses, 0)};
+          .misses = std::exchange(misses, 0),
+          .stall_ns = std::exchange(stall_ns, 0)};
 }
 
 double SamplesOfLookedAt(const EvidenceTable& table) {

@@ -43,6 +43,7 @@ struct Evidence {
   double store_samples = 0;
   double accesses = 0;  // exact
   double misses = 0;    // accesses that missed the modelled LLC; 0, too, if none was modelled
+  double stall_ns = 0;  // time for which accesses stalled the program; 0, too, if none was modelled
 
   double samples() const { return load_samples + store_samples; }
   double all_page_seconds_at_risk() const { return page_seconds_at_risk + first_read_page_seconds; }

@@ -37,11 +37,16 @@ void KnownEvidence::Look(const EpochProfile& epoch) {
   const std::optional<PageColumns::Accesses>& accesses = epoch.pages.accesses;
   if (!accesses) return;
   if (!epoch.pages.empty()) ++with_accesses_;
-  if (accesses->llc_misses) {
-    if (!epoch.pages.empty()) ++with_misses_;
-    return;
-  }
-  if (any(accesses->loads) || any(accesses->stores)) ++without_misses_;
+  const bool any_access = any(accesses->loads) || any(accesses->stores);
+  const auto count = [&](const auto& modelled, std::uint64_t& with, std::uint64_t& without) {
+    if (modelled) {
+      if (!epoch.pages.empty()) ++with;
+    } else if (any_access) {
+      ++without;
+    }
+  };
+  count(accesses->llc_misses, with_misses_, without_misses_);
+  count(accesses->stall_ns, with_stalls_, without_stalls_);
 }
 
 void KnownEvidence::LookAtSampled(const EpochProfile& epoch) {
@@ -124,6 +129,8 @@ Status KnownEvidence::Require(RankSource source, std::string attempted, std::str
                 "or pebs, without clock; without them --llc models a cache of that size"
               : "'tmprof doctor' tells which sources read accessed bits here"));
   }
+  if (source == RankSource::kStall && epochs_ > 0)
+    return RequireStalls(std::move(attempted), std::move(object));
   if (source != RankSource::kMisses || epochs_ == 0) return {};
   if (without_misses_ == 0 && with_misses_ > 0) return {};
   std::string reason =
@@ -138,12 +145,29 @@ Status KnownEvidence::Require(RankSource source, std::string attempted, std::str
                        "by the machine of 'testbed/vm --tiersim'"));
 }
 
+Status KnownEvidence::RequireStalls(std::string attempted, std::string object) const {
+  if (without_stalls_ == 0 && with_stalls_ > 0) return {};
+  std::string reason;
+  if (without_stalls_ > 0) {
+    reason = fmt::format(
+        "{} of its {} epochs counted accesses without a model of stalls: how long these waited is "
+        "unknown, not 0",
+        without_stalls_, epochs_);
+  } else if (samples_of_time_) {
+    reason =
+        "its samples of time also fall where a program executes, and it does not say which of them "
+        "are stalls";
+  } else {
+    reason = "none of its epochs tells how long accesses stalled the program";
+  }
+  return Fail(BadInput(
+      std::move(attempted), std::move(object), std::move(reason),
+      "stalls are modelled by 'tmprof record --source exact --exact-llc SIZE --exact-stalls TIME'; "
+      "without them use memory, by which all accesses to memory count alike"));
+}
+
 Result<RankBasis> KnownEvidence::Choose(const RankChoice& asked, RankModel model, RankUse use,
                                         std::string attempted, std::string object) const {
-  if (!asked.evidence && asked.weight == RankWeight::kStall) {
-    return Fail(BadInput(attempted + " by stall", std::move(object), std::string(kWhyNoStall),
-                         "use --rank-weight memory, by which all accesses to memory count alike"));
-  }
   RankBasis basis = asked.evidence
                         ? RankBasis{.source = *asked.evidence, .weight = WeightOf(*asked.evidence)}
                         : BasisFor(asked.weight, model, use);

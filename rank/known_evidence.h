@@ -24,9 +24,10 @@ class KnownEvidence {
   void Look(const EpochProfile& epoch);
 
   // Refuses misses if accesses were counted without a cache model, or were not counted: they are
-  // then unknown, not 0. Refuses accesses to memory if no accessed bits were read. Without a model
-  // of the cache, also refuses them if none were sampled or if samples of time are among them.
-  // Other evidence has no such gaps. If there is no epoch, nothing is refused.
+  // then unknown, not 0. Refuses stalls if they were not modelled for all counted accesses. Refuses
+  // accesses to memory if no accessed bits were read. Without a model of the cache, also refuses
+  // them if none were sampled or if samples of time are among them. Other evidence has no such
+  // gaps. If there is no epoch, nothing is refused.
   Status Require(RankSource source, std::string attempted, std::string object) const;
 
   // Returns the source to use unless another one is requested. It is exact accesses if all epochs
@@ -37,10 +38,9 @@ class KnownEvidence {
   bool SamplesTellMemory() const;
   // True if samples do, or a cache is modelled, and the rank model estimates rates.
   bool TellsMemory(RankModel model) const;
-  // Returns the basis of a ranking by the weight. Precondition: the weight is not kStall.
+  // Returns the basis of a ranking by the weight. Require() may refuse it for kStall.
   RankBasis BasisFor(RankWeight weight, RankModel model, RankUse use) const;
-  // Returns the basis of the choice. Refuses what Require() refuses, and the weight kStall. The
-  // error names the attempt.
+  // Returns the basis of the choice. Refuses what Require() refuses. The error names the attempt.
   Result<RankBasis> Choose(const RankChoice& asked, RankModel model, RankUse use,
                            std::string attempted, std::string object) const;
 
@@ -49,6 +49,7 @@ class KnownEvidence {
   void LookAtSampled(const EpochProfile& epoch);
   bool SamplesAreOfMemoryAlone() const { return samples_are_of_memory_ && !samples_of_time_; }
   bool TellsMisses() const { return with_misses_ > 0 && with_misses_ == with_pages_; }
+  Status RequireStalls(std::string attempted, std::string object) const;
   std::string WhySamplesTellNoMemory() const;  // empty: accesses to memory were sampled
   std::string WhyNoMemory() const;             // empty: they are known
   std::string WhyMemoryIsNotTold() const;
@@ -57,6 +58,8 @@ class KnownEvidence {
   std::uint64_t epochs_ = 0;
   std::uint64_t with_misses_ = 0;     // epochs in which they are known
   std::uint64_t without_misses_ = 0;  // epochs with accesses, and no model
+  std::uint64_t with_stalls_ = 0;     // epochs in which stalls are known
+  std::uint64_t without_stalls_ = 0;  // epochs with accesses, and no model of stalls
   std::uint64_t with_pages_ = 0;
   std::uint64_t with_accesses_ = 0;     // epochs of those with pages
   bool bits_ = false;                   // were read

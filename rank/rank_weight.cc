@@ -35,9 +35,9 @@ Result<RankWeight> ParseRankWeight(std::string_view text) {
 }
 
 RankBasis BasisOf(RankWeight weight, const TellingEvidence& evidence, RankUse use) {
-  TMPROF_CHECK(weight != RankWeight::kStall);
   if (weight == RankWeight::kReferences)
     return {.source = RankSource::kReferences, .weight = weight};
+  if (weight == RankWeight::kStall) return {.source = RankSource::kStall, .weight = weight};
   const RankBasis accesses{.source = evidence.accesses, .weight = RankWeight::kAccesses};
   if (weight == RankWeight::kAccesses) return accesses;
   const RankBasis exact{.source = RankSource::kMisses, .weight = weight};
@@ -57,6 +57,8 @@ RankWeight WeightOf(RankSource source) {
       return RankWeight::kMemory;
     case RankSource::kReferences:
       return RankWeight::kReferences;
+    case RankSource::kStall:
+      return RankWeight::kStall;
     case RankSource::kSamples:
     case RankSource::kCombined:
     case RankSource::kTruth:

@@ -15,19 +15,19 @@
 namespace tmprof {
 
 enum class RankWeight : std::uint8_t {
-  kMemory,    // accesses to memory: those that no cache serves
-  kAccesses,  // all accesses
-  kStall,  // time for which accesses to memory stall a program; no source has evidence for it yet
+  kMemory,      // accesses to memory: those that no cache serves
+  kAccesses,    // all accesses
+  kStall,       // time for which accesses to memory stall a program
   kReferences,  // accesses estimated from accessed bits alone
 };
 
 std::string_view Name(RankWeight weight);  // "memory", "accesses", "stall", "references"
 Result<RankWeight> ParseRankWeight(std::string_view text);
 
-// Reason for which no score counts stalls.
+// Reason for which scores of running programs count no stalls.
 inline constexpr std::string_view kWhyNoStall =
-    "no source tells how long accesses to memory stall a program: samples of time also fall where "
-    "it executes";
+    "samples of time also fall where a program executes, and nothing else tells how long accesses "
+    "to memory stall a running program";
 
 // A user's choice of what a ranking goes by.
 struct RankChoice {
@@ -60,8 +60,8 @@ enum class RankUse : std::uint8_t {
   kPlace,  // a policy's ranking: estimates come first, which is all that it has when it is in use
 };
 
-// Chooses evidence for `weight`, which is not kStall. Without any evidence of accesses to memory,
-// scores count all accesses.
+// Chooses evidence for `weight`. Without any evidence of accesses to memory, scores of kMemory
+// count all accesses. The evidence of kStall may be missing (KnownEvidence::Require()).
 RankBasis BasisOf(RankWeight weight, const TellingEvidence& evidence, RankUse use);
 
 // Returns what scores by this evidence count. Samples may be of any accesses.

@@ -10,9 +10,9 @@ namespace tmprof {
 namespace {
 
 constexpr std::array kModels = {RankModel::kSum, RankModel::kRate};
-constexpr std::array kSources = {RankSource::kReferences, RankSource::kSamples,
-                                 RankSource::kCombined,   RankSource::kMemory,
-                                 RankSource::kTruth,      RankSource::kMisses};
+constexpr std::array kSources = {
+    RankSource::kReferences, RankSource::kSamples, RankSource::kCombined, RankSource::kMemory,
+    RankSource::kTruth,      RankSource::kMisses,  RankSource::kStall};
 
 template <typename Choice, std::size_t n>
 Result<Choice> ParseName(std::string_view text, const char* attempt,
@@ -51,11 +51,14 @@ std::string_view Name(RankSource source) {
       return "truth";
     case RankSource::kMisses:
       return "misses";
+    case RankSource::kStall:
+      return "stall";
   }
   return "invalid";
 }
 
 std::string_view AccessesOf(RankSource source) {
+  if (source == RankSource::kStall) return "stall time";
   return source == RankSource::kMemory || source == RankSource::kMisses ? "accesses to memory"
                                                                         : "accesses";
 }

@@ -30,10 +30,12 @@ enum class RankSource : std::uint8_t {
   kMemory,
   kTruth,   // exact accesses, whichever level of the memory hierarchy served them
   kMisses,  // those of them that missed the modelled LLC: what reached memory
+  kStall,   // time in ns for which these accesses stalled the program, by the trace's model
 };
 
 constexpr bool IsExact(RankSource source) {
-  return source == RankSource::kTruth || source == RankSource::kMisses;
+  return source == RankSource::kTruth || source == RankSource::kMisses ||
+         source == RankSource::kStall;
 }
 
 // True if a score is an estimated rate; else it is a count.
@@ -41,19 +43,20 @@ constexpr bool IsEstimated(RankModel model, RankSource source) {
   return model == RankModel::kRate && !IsExact(source);
 }
 
-// True if scores are of accesses, each of which costs time. Else they are counts of evidence, or
-// expected samples.
+// True if scores are of accesses, each of which costs time. Else they are times, counts of
+// evidence, or expected samples.
 constexpr bool ScoresAreAccesses(RankModel model, RankSource source) {
-  return IsExact(source) || (model == RankModel::kRate && source != RankSource::kSamples);
+  if (IsExact(source)) return source != RankSource::kStall;
+  return model == RankModel::kRate && source != RankSource::kSamples;
 }
 
 std::string_view Name(RankModel model);  // "sum", "rate"
-// "references", "samples", "combined", "memory", "truth", "misses"
+// "references", "samples", "combined", "memory", "truth", "misses", "stall"
 std::string_view Name(RankSource source);
 Result<RankModel> ParseRankModel(std::string_view text);
 Result<RankSource> ParseRankSource(std::string_view text);
-// Names the accesses that the hit rates of a ranking are shares of: "accesses", "accesses to
-// memory".
+// Names what the hit rates of a ranking are shares of: "accesses", "accesses to memory", "stall
+// time".
 std::string_view AccessesOf(RankSource source);
 // Empty text is nullopt: the caller's choice.
 Result<std::optional<RankSource>> ParseRankSourceIfAny(std::string_view text);

@@ -23,6 +23,8 @@ double Count(const Evidence& evidence, RankSource source) {
       return evidence.accesses;
     case RankSource::kMisses:
       return evidence.misses;
+    case RankSource::kStall:
+      return evidence.stall_ns;
   }
   return 0;
 }
@@ -43,12 +45,15 @@ void ScoreByCounts(const EpochProfile& profile, RankSource source, Scores& score
   const bool accesses = source == RankSource::kTruth && pages.accesses.has_value();
   const bool misses =
       source == RankSource::kMisses && pages.accesses && pages.accesses->llc_misses.has_value();
+  const bool stalls =
+      source == RankSource::kStall && pages.accesses && pages.accesses->stall_ns.has_value();
   scores.resize(pages.size());
   for (std::size_t i = 0; i < pages.size(); ++i) {
     std::uint64_t count = references ? pages.references[i] : 0;
     if (samples) count += std::uint64_t{pages.load_samples[i]} + pages.store_samples[i];
     if (accesses) count += pages.accesses->loads[i] + pages.accesses->stores[i];
     if (misses) count += (*pages.accesses->llc_misses)[i];
+    if (stalls) count += (*pages.accesses->stall_ns)[i];
     scores[i] = static_cast<double>(count);
   }
 }

@@ -93,7 +93,7 @@ void AddAdviseCommand(CLI::App& app, int& exit_status) {
                     : HasObjects()               ? "default memory"
                                                  : "default accesses");
   command->add_option("--by", request.rank.by, "Evidence to use, instead of --rank-weight")
-      ->check(OneOf({"references", "samples", "combined", "memory", "truth", "misses"}))
+      ->check(OneOf({"references", "samples", "combined", "memory", "truth", "misses", "stall"}))
       ->excludes(weight);
   AddLlc(*command, request.llc_bytes);
   AddRankModel(*command, request.rank.model);

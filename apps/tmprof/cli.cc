@@ -90,16 +90,15 @@ CLI::Option* AddRankModel(CLI::App& command, std::string& value) {
 
 CLI::Option* AddRankWeight(CLI::App& command, std::string& value, std::string_view note) {
   std::string description =
-      "Accesses that a page's score counts: memory, accesses or references\n"
+      "What a page's score counts: memory, accesses, stall or references\n"
       "'memory' counts accesses that reach memory, 'accesses' all of them, and 'references' "
-      "accessed bits.";
+      "accessed bits. 'stall' is the time that a trace says accesses waited for memory.";
   if (!note.empty()) description += fmt::format(" ({})", note);
   CLI::Option* option = command.add_option("--rank-weight", value, description);
-  // ParseRankWeight() knows `stall`, too, which is refused with its reason.
   option->type_name("WEIGHT")->check([](const std::string& text) {
     return ParseRankWeight(text)
                ? std::string()
-               : fmt::format("'{}' is none of memory, accesses, references", text);
+               : fmt::format("'{}' is none of memory, accesses, stall, references", text);
   });
   if (!value.empty()) option->capture_default_str();
   return option;

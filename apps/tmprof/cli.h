@@ -53,8 +53,8 @@ void AddFormat(CLI::App& command, std::string& value);
 // "--wide", which every command has that prints tables. The width of its text is
 // OutputWidth(value).
 void AddWide(CLI::App& command, bool& value);
-// "--rank-weight memory|accesses|references"; `value` is the default, unless it is empty. Lets
-// "stall" pass, which ParseRankWeight() reads, too. The help text ends with the note.
+// "--rank-weight memory|accesses|stall|references"; `value` is the default, unless it is empty. The
+// help text ends with the note.
 CLI::Option* AddRankWeight(CLI::App& command, std::string& value, std::string_view note = {});
 // "--llc SIZE"
 CLI::Option* AddLlc(CLI::App& command, std::optional<std::uint64_t>& value);

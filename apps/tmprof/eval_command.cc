@@ -167,8 +167,8 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
   command
       ->add_option("--judge", request.judge,
                    "Evidence that says what a hit is worth, instead of --rank-weight")
-      ->check(
-          OneOf({"memory", "accesses", "combined", "references", "samples", "truth", "misses"}));
+      ->check(OneOf(
+          {"memory", "accesses", "combined", "references", "samples", "truth", "misses", "stall"}));
   AddRankModel(*command, request.rank_model);
   command
       ->add_option("--half-life", request.half_life,

@@ -58,7 +58,7 @@ CLI::Validator OneOfBuilt(std::vector<std::string> words, const std::vector<std:
 // message.
 CLI::Validator EvidenceCheck() {
   CLI::Validator evidence =
-      OneOfBuilt({"references", "samples", "combined", "memory", "truth", "misses"},
+      OneOfBuilt({"references", "samples", "combined", "memory", "truth", "misses", "stall"},
                  {"site", "type", "object"});
   std::string description = evidence.get_description();
   return {[evidence = std::move(evidence)](std::string& by) {

@@ -168,11 +168,17 @@ class Observed {
   // True: accessed bits were read. Nothing else ties the scale to accesses.
   bool has_looks() const { return has_looks_; }
   bool has_samplers() const { return has_samplers_; }
-  // Chooses the basis without exact counts. Refuses what KnownEvidence::Choose() refuses.
+  // Chooses the basis without exact counts. Refuses what KnownEvidence::Choose() refuses, and
+  // stalls.
   Result<RankBasis> Basis(RankWeight weight, const std::string& trace) const {
     Result<RankBasis> basis =
         known_.Choose({.weight = weight}, RankModel::kRate, RankUse::kPlace, "list objects", trace);
     if (!basis || !IsExact(basis->source)) return basis;
+    if (basis->weight == RankWeight::kStall) {
+      return Fail(BadInput("list objects by stall", trace,
+                           "objects go by accessed bits and samples, not by modelled stalls",
+                           "use --rank-weight memory"));
+    }
     RankBasis instead{.source = RankSource::kCombined,
                       .weight = RankWeight::kAccesses,
                       .why_not = std::move(basis->why_not)};

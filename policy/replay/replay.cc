@@ -475,6 +475,7 @@ std::optional<std::uint64_t> ObservationsOf(RankSource judge, bool by_samples,
       return by_samples ? scan.samples : scan.references + scan.samples;
     case RankSource::kTruth:
     case RankSource::kMisses:
+    case RankSource::kStall:
       break;
   }
   return std::nullopt;
@@ -528,11 +529,6 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
                                std::to_string(kLargestFootprint.value()) + " that can be placed"));
     }
     const RankModel model = options.ranker.model;
-    if (options.weight == RankWeight::kStall) {
-      return Fail(
-          BadInput("rank by stall", "the trace", std::string(kWhyNoStall),
-                   "use --rank-weight memory, by which all accesses to memory count alike"));
-    }
     if (options.ranks.empty()) {
       options.ranks.push_back(scan.known.BasisFor(options.weight, model, RankUse::kPlace).source);
     }

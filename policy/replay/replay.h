@@ -37,7 +37,7 @@ inline constexpr std::uint64_t kFewestObservations = 30;
 
 struct ReplayOptions {
   std::vector<const PolicyEntry*> policies;
-  // Ranks and judge count this, unless they are chosen below. It is not kStall.
+  // Ranks and judge count this, unless they are chosen below.
   RankWeight weight = RankWeight::kMemory;
   std::vector<RankSource> ranks;  // a policy goes by these; empty: by the weight
   std::vector<Ratio> ratios;      // capacities

@@ -591,7 +591,9 @@ Result<Truth> TruthOfEpochs(EpochStream& epochs, std::string_view name,
     for (std::size_t row = 0; row < table.size(); ++row) {
       const Evidence& evidence = table.evidence[row];
       if (evidence.accesses == 0) continue;
-      const double weight = by == RankSource::kMisses ? evidence.misses : evidence.accesses;
+      const double weight = by == RankSource::kMisses  ? evidence.misses
+                            : by == RankSource::kStall ? evidence.stall_ns
+                                                       : evidence.accesses;
       total += weight;
       const PageKey key = table.key[row];
       // A stream that does not know a target's pid says 0.
@@ -625,16 +627,19 @@ Result<Truth> TruthOfEpochs(EpochStream& epochs, std::string_view name,
     for (const Target& target : epoch.targets) pids[target.id] = target.pid;
     if (phase && end - *start >= *phase) close();
   });
-  if (auto status = known.Require(by, "read misses", std::string(name)); !status) {
+  if (auto status = known.Require(by, fmt::format("read {}", Name(by)), std::string(name));
+      !status) {
     return Fail(std::move(status.error()));
   }
   if (start) close();
   if (truth.phases.empty()) {
-    return Fail(ended.damage ? *ended.damage
-                             : BadInput("read truth", std::string(name),
-                                        by == RankSource::kMisses
-                                            ? "no access of it missed the modelled cache"
-                                            : "no epoch of it holds exact accesses"));
+    return Fail(ended.damage
+                    ? *ended.damage
+                    : BadInput("read truth", std::string(name),
+                               by == RankSource::kMisses
+                                   ? "no access of it missed the modelled cache"
+                               : by == RankSource::kStall ? "no access of it stalled the program"
+                                                          : "no epoch of it holds exact accesses"));
   }
   truth.end = ended;
   return truth;

@@ -65,8 +65,9 @@ void TellExact(const WholeTrace& whole, CapacityCurve& curve) {
   const HottestPages hottest(pages, whole.ranker.Score(*curve.options.by));
   curve.points = PointsOf(curve);
   if (hottest.total_score() <= 0) {
-    curve.why_unknown = curve.options.by == RankSource::kMisses ? "no access missed the cache"
-                                                                : "no access was counted";
+    curve.why_unknown = curve.options.by == RankSource::kMisses  ? "no access missed the cache"
+                        : curve.options.by == RankSource::kStall ? "no access stalled the program"
+                                                                 : "no access was counted";
     return;
   }
   std::vector<double> capacities;
@@ -243,6 +244,8 @@ std::string HowKnown(const CapacityCurve& curve) {
       return "all were counted";
     case RankSource::kMisses:
       return "all misses of a modelled cache were counted";
+    case RankSource::kStall:
+      return "stalls were modelled for all accesses";
   }
   return "";
 }

@@ -299,6 +299,7 @@ std::vector<std::string> Caveats(const TraceTotals& totals, RankSource source) {
 std::string ScoreUnit(const TraceTotals& totals, RankModel model, RankSource source) {
   if (source == RankSource::kTruth) return "accesses";
   if (source == RankSource::kMisses) return "misses";
+  if (source == RankSource::kStall) return "ns of stall time";
   if (model == RankModel::kRate) {
     if (source == RankSource::kMemory) {
       if (totals.modelled_llc_bytes && !totals.llc_is_refuted)

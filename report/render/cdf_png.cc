@@ -29,6 +29,7 @@ Colour CurveColour(RankSource by) {
       return {0.80, 0.47, 0.65};  // reddish purple
     case RankSource::kTruth:
     case RankSource::kMisses:
+    case RankSource::kStall:
       return {0.0, 0.62, 0.45};  // bluish green
   }
   return kInk;

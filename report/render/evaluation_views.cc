@@ -202,10 +202,11 @@ std::string BoundText(const TraceEnd& file, const Ranker::Options& ranker) {
       GapText(file.gap));
 }
 
-// "all accesses", "accesses to memory (misses)"
+// "all accesses", "accesses to memory (misses)", "stall time"
 std::string WhatCounts(const RankBasis& judge) {
   const std::string of = judge.weight == RankWeight::kMemory     ? "accesses to memory"
                          : judge.weight == RankWeight::kAccesses ? "all accesses"
+                         : judge.weight == RankWeight::kStall    ? "stall time"
                                                                  : std::string(Name(judge.weight));
   return Name(judge.weight) == Name(judge.source) ? of
                                                   : fmt::format("{} ({})", of, Name(judge.source));

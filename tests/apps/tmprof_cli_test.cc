@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -1291,7 +1292,8 @@ TEST(RankWeight, IsOneDefinitionOfAllThatRank) {
     command.back() = "stall";
     const Outcome stall = Tmprof(command);
     EXPECT_EQ(stall.status, 2) << command[0] << stall.out;
-    EXPECT_THAT(stall.err, HasSubstr("no source tells how long"));
+    EXPECT_THAT(stall.err, HasSubstr("none of its epochs tells how long accesses stalled"));
+    EXPECT_THAT(stall.err, HasSubstr("--exact-stalls"));
   }
   const std::string requests = folder.File("requests");
   const auto convert = [&](const std::string& weight) {
@@ -1305,6 +1307,61 @@ TEST(RankWeight, IsOneDefinitionOfAllThatRank) {
       Tmprof({"report", trace, "--view", "hot", "--by", "memory", "--rank-weight", "accesses"});
   EXPECT_EQ(both.status, 2);
   EXPECT_THAT(both.err, HasSubstr("instead of a weight"));
+}
+
+// Page 1 has the most accesses, page 2 the most misses, page 3 the most stalls.
+std::string TraceWithStalls(const TemporaryFolder& folder) {
+  const std::string path = folder.File("stalls.data");
+  auto writer = TraceWriter::Create(path, TraceInfo{});
+  for (std::uint64_t index = 0; index < 2; ++index) {
+    EpochProfile epoch;
+    epoch.index = index;
+    epoch.start = MonotonicTime(std::chrono::seconds(index));
+    epoch.end = MonotonicTime(std::chrono::seconds(index + 1));
+    epoch.sources = {{.name = "exact", .role = SourceRole::kTruth, .state = SourceState::kActive}};
+    epoch.targets = {{.id = TargetId(0), .pid = Pid(10), .name = "t"}};
+    epoch.targets.front().cpu_time = std::chrono::seconds(1);
+    const std::array<AccessCounts, 3> counts = {
+        AccessCounts{.loads = 1'000, .llc_misses = 1, .stall_ns = 6},
+        AccessCounts{.loads = 500, .llc_misses = 90, .stall_ns = 24},
+        AccessCounts{.loads = 20, .llc_misses = 9, .stall_ns = 70}};
+    for (std::uint64_t page = 0; page < counts.size(); ++page)
+      Append(epoch.pages, {.key = {TargetId(0), Vpn(page + 1)}, .accesses = counts[page]});
+    EXPECT_TRUE(writer->Write(epoch).has_value());
+  }
+  EXPECT_TRUE(writer->Finish().has_value());
+  return path;
+}
+
+TEST(RankWeight, CountsStallsWhereATraceTellsThem) {
+  const TemporaryFolder folder;
+  const std::string trace = TraceWithStalls(folder);
+  for (const std::vector<std::string>& choice :
+       std::vector<std::vector<std::string>>{{"--rank-weight", "stall"}, {"--by", "stall"}}) {
+    std::vector<std::string> command{"report", trace, "--view", "hot", "--format", "json"};
+    command.insert(command.end(), choice.begin(), choice.end());
+    const Outcome hot = Tmprof(command);
+    ASSERT_EQ(hot.status, 0) << hot.err;
+    const Json json = Json::parse(hot.out);
+    EXPECT_EQ(json["rank_weight"], "stall");
+    EXPECT_EQ(json["by"], "stall");
+    EXPECT_EQ(json["score_unit"], "ns of stall time");
+    EXPECT_EQ(json["rows"][0]["score"], 140);
+  }
+  for (const std::vector<std::string>& choice :
+       std::vector<std::vector<std::string>>{{"--rank-weight", "stall"}, {"--judge", "stall"}}) {
+    std::vector<std::string> command{"eval",   trace,  "--policy", "oracle",
+                                     "--fast", "4KiB", "--format", "json"};
+    command.insert(command.end(), choice.begin(), choice.end());
+    if (choice.front() == "--judge") command.insert(command.end(), {"--rank", "stall"});
+    const Outcome eval = Tmprof(command);
+    ASSERT_EQ(eval.status, 0) << eval.err;
+    const Json json = Json::parse(eval.out);
+    EXPECT_EQ(json["traces"][0]["rank_weight"], "stall");
+    EXPECT_DOUBLE_EQ(json["results"][0]["hit_rate"].get<double>(), 0.7);
+  }
+  EXPECT_THAT(Tmprof({"eval", trace, "--rank-weight", "stall"}).out,
+              HasSubstr("hit rates count stall time"));
 }
 
 // Pages 1 to 64 are accessed a hundred times as often, and stay in the cache.

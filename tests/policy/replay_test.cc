@@ -732,6 +732,33 @@ TEST(Replay, JudgesByMissesWhereACacheWasModelled) {
   EXPECT_EQ(outcome->results[0].weight_total, 14);
 }
 
+TEST(Replay, JudgesByStallsOnlyWhereTheyWereModelled) {
+  // Page 1 has the accesses and all of the stalls, page 2 the misses.
+  const auto waited = [](std::uint64_t index) {
+    EpochProfile epoch = Missed(index, 7);
+    epoch.pages.accesses->stall_ns = {30, 0};
+    return epoch;
+  };
+  ReplayOptions options = Sum({Named("oracle")}, {{1, 2}});
+  options.ranks.clear();
+  options.judge.reset();
+  options.weight = RankWeight::kStall;
+  const auto outcome = Replay(Opener({waited(0), waited(1)}), options);
+  ASSERT_TRUE(outcome.has_value()) << outcome.error().Message();
+  EXPECT_EQ(outcome->judge, RankSource::kStall);
+  EXPECT_EQ(outcome->basis.weight, RankWeight::kStall);
+  EXPECT_EQ(outcome->results[0].rank, RankSource::kStall);
+  EXPECT_EQ(outcome->results[0].weight_total, 60);
+  EXPECT_EQ(outcome->results[0].hit_rate, 1.0);
+
+  const auto refused = Replay(Opener({waited(0), Missed(1, 7)}), options);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().Message(),
+              testing::AllOf(testing::HasSubstr("rank by stall"),
+                             testing::HasSubstr("1 of its 2 epochs counted accesses without"),
+                             testing::HasSubstr("--exact-stalls")));
+}
+
 TEST(Replay, GoesByTheBestEvidenceOfTheTraceUnlessToldOtherwise) {
   const OpenTrace exact = Opener({Missed(0, 7), Missed(1, 7)});
   const OpenTrace bits =

@@ -15,6 +15,7 @@
 namespace tmprof {
 namespace known_evidence_test {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 EpochProfile EpochWith(std::optional<AccessCounts> accesses) {
@@ -178,7 +179,36 @@ TEST(KnownEvidence, EachWeightGoesByTheEvidenceThatTellsIt) {
   EXPECT_EQ(TextOf(*Chosen(known, {.evidence = RankSource::kMemory})), "memory");
   const auto stall = Chosen(known, {.weight = RankWeight::kStall});
   ASSERT_FALSE(stall);
-  EXPECT_THAT(stall.error().Message(), HasSubstr("no source tells how long"));
+  EXPECT_EQ(stall.error().ExitStatus(), 2);
+  EXPECT_THAT(stall.error().Message(),
+              AllOf(HasSubstr("list hot pages by stall"), HasSubstr("unknown, not 0"),
+                    HasSubstr("--exact-stalls")));
+}
+
+TEST(KnownEvidence, StallsAreToldIfAllCountedAccessesHaveThem) {
+  const EpochProfile waited = EpochWith(AccessCounts{.loads = 1, .llc_misses = 1, .stall_ns = 100});
+  KnownEvidence known;
+  known.Look(waited);
+  known.Look(kUncounted);
+  known.Look(kIdle);
+  EXPECT_EQ(TextOf(*Chosen(known, {.weight = RankWeight::kStall})), "stall");
+  EXPECT_EQ(TextOf(*Chosen(known, {.evidence = RankSource::kStall})), "stall");
+  EXPECT_NE(Chosen(known, {})->weight, RankWeight::kStall) << "they are no default";
+  known.Look(kModelled);
+  const auto some = Chosen(known, {.weight = RankWeight::kStall});
+  ASSERT_FALSE(some);
+  EXPECT_THAT(some.error().Message(), HasSubstr("1 of its 4 epochs counted accesses without"));
+}
+
+TEST(KnownEvidence, RefusesStallsWhereSamplesOfTimeAreAllThereIs) {
+  KnownEvidence time;
+  time.Look(EpochSampled(SampleSubject::kTime, 1, 3'000));
+  EXPECT_THAT(Chosen(time, {.weight = RankWeight::kStall}).error().Message(),
+              HasSubstr("samples of time also fall where a program executes"));
+  KnownEvidence misses;
+  misses.Look(EpochSampled(SampleSubject::kMemory, 1, 3'000));
+  EXPECT_THAT(Chosen(misses, {.weight = RankWeight::kStall}).error().Message(),
+              HasSubstr("none of its epochs tells how long"));
 }
 
 TEST(KnownEvidence, SamplesOfMissesAloneAreOfMemory) {

@@ -34,7 +34,7 @@ TEST(RankNames, RoundTripAndRefuseOthersByNamingTheChoices) {
   }
   for (const RankSource source :
        {RankSource::kReferences, RankSource::kSamples, RankSource::kCombined, RankSource::kMemory,
-        RankSource::kTruth, RankSource::kMisses}) {
+        RankSource::kTruth, RankSource::kMisses, RankSource::kStall}) {
     EXPECT_EQ(ParseRankSource(Name(source)), source);
   }
   const auto refused = ParseRankSource("sample");
@@ -140,10 +140,30 @@ TEST(Misses, AreNoneWithoutAModelledCache) {
   EXPECT_THAT(scores, ElementsAre(0));
 }
 
+TEST(Stall, IsTheTimeForWhichAPagesAccessesWaited) {
+  const EpochProfile epoch = Epoch(
+      0,
+      {{.key = Key(0, 1),
+        .load_samples = 3,
+        .accesses = AccessCounts{.loads = 30, .llc_misses = 4, .stall_ns = 25}},
+       {.key = Key(0, 2), .accesses = AccessCounts{.loads = 9, .llc_misses = 2, .stall_ns = 200}},
+       {.key = Key(0, 3), .accesses = AccessCounts{.stores = 9, .llc_misses = 9, .stall_ns = 0}}});
+  for (const Ranker::Options& options : {Sum(), Rate()}) {
+    Ranker ranker(options);
+    ranker.Absorb(epoch);
+    EXPECT_THAT(ranker.Score(RankSource::kStall), ElementsAre(25, 200, 0));
+    EXPECT_THAT(ranker.Estimate(RankSource::kStall).relative_sd,
+                ElementsAre(0, 0, std::numeric_limits<double>::infinity()));
+  }
+  Scores scores;
+  ScoreByCounts(epoch, RankSource::kStall, scores);
+  EXPECT_THAT(scores, ElementsAre(25, 200, 0));
+}
+
 TEST(Truth, IsOfItsOwnEpochWhateverTheHalfLife) {
   EpochProfile epoch = Epoch(
-      0,
-      {{.key = Key(0, 1), .accesses = AccessCounts{.loads = 30, .stores = 10, .llc_misses = 7}}});
+      0, {{.key = Key(0, 1),
+           .accesses = AccessCounts{.loads = 30, .stores = 10, .llc_misses = 7, .stall_ns = 600}}});
   Ranker ranker(Sum(Ranker::Memory::kHalfLife));
   ranker.Absorb(epoch);
   epoch.start += seconds(1);
@@ -151,6 +171,7 @@ TEST(Truth, IsOfItsOwnEpochWhateverTheHalfLife) {
   ranker.Absorb(epoch);
   EXPECT_THAT(ranker.Score(RankSource::kTruth), ElementsAre(40));
   EXPECT_THAT(ranker.Score(RankSource::kMisses), ElementsAre(7));
+  EXPECT_THAT(ranker.Score(RankSource::kStall), ElementsAre(600));
 }
 
 std::vector<PageRecord> FastAndSlow() {

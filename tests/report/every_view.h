@@ -91,6 +91,23 @@ TEST_P(EveryView, SpeaksEveryFormatByMissesThatAreKnown) {
   }
 }
 
+TEST_P(EveryView, SpeaksEveryFormatByStallsThatAreKnownAndRefusesOthers) {
+  const bool reads_them = GetParam().by_evidence && std::ranges::count(GetParam().reads, "by") == 1;
+  const ViewOptions by_stall{.by = RankSource::kStall};
+  for (const Format format : {Format::kText, Format::kCsv, Format::kJson}) {
+    for (const std::uint64_t ns : {0, 400}) {
+      const Trace waited = OneCountedPage({.loads = 9, .llc_misses = 4, .stall_ns = ns});
+      EXPECT_TRUE(RenderView(GetParam(), waited, by_stall, format).has_value());
+    }
+    const Trace unmodelled = OneCountedPage({.loads = 9, .llc_misses = 4});
+    const auto rendered = RenderView(GetParam(), unmodelled, by_stall, format);
+    ASSERT_NE(rendered.has_value(), reads_them);
+    if (rendered) continue;
+    EXPECT_EQ(rendered.error().ExitStatus(), 2);
+    EXPECT_THAT(rendered.error().Message(), testing::HasSubstr("--exact-stalls"));
+  }
+}
+
 TEST_P(EveryView, RefusesMissesThatAreUnknownIfItReadsThem) {
   const bool reads_them = GetParam().by_evidence && std::ranges::count(GetParam().reads, "by") == 1;
   for (const Trace& trace : {OnePage(), OneCountedPage({.loads = 9})}) {

@@ -514,7 +514,7 @@ TEST(ParseConfig, TheRankIsByMemoryWhereTheRankModelTellsRates) {
   EXPECT_EQ(Parsed("placement { rank_weight: 'references' }").placement.rank,
             RankSource::kReferences);
   EXPECT_THAT(OnlyFault("placement { rank_weight: 'stall' }"),
-              HasSubstr("placement.rank_weight: 'stall': no source tells how long"));
+              HasSubstr("placement.rank_weight: 'stall': samples of time also fall"));
   EXPECT_THAT(OnlyFault("placement { rank_weight: 'samples' }"),
               HasSubstr("placement.rank_weight"));
   EXPECT_THAT(OnlyFault("placement { rank: 'combined' rank_weight: 'accesses' }"),

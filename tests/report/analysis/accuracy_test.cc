@@ -467,6 +467,25 @@ TEST(TruthOfEpochs, WeighsByMissesAndKeepsThePagesThatHadNone) {
   EXPECT_DOUBLE_EQ(outcome->rows[0].spearman_rho.value(), 0.5);
 }
 
+TEST(TruthOfEpochs, WeighsByTheTimeThatAccessesWaited) {
+  EpochProfile epoch = MissedEpoch();
+  epoch.pages.accesses->stall_ns = {100, 20, 0};
+  VectorEpochStream epochs({epoch});
+  const auto truth = TruthOfEpochs(epochs, "x", std::nullopt, RankSource::kStall);
+  ASSERT_TRUE(truth.has_value()) << truth.error().Message();
+  const std::vector<TruthSpan>& spans = truth->phases[0].processes[0].spans;
+  ASSERT_EQ(spans.size(), 3u);
+  EXPECT_EQ(spans[0].page_weight, 100);
+  EXPECT_EQ(spans[1].page_weight, 20);
+  EXPECT_EQ(spans[2].page_weight, 0);
+
+  VectorEpochStream unmodelled({MissedEpoch()});
+  const auto unknown = TruthOfEpochs(unmodelled, "x", std::nullopt, RankSource::kStall);
+  ASSERT_FALSE(unknown.has_value());
+  EXPECT_THAT(unknown.error().Message(),
+              testing::AllOf(HasSubstr("read stall"), HasSubstr("--exact-stalls")));
+}
+
 TEST(TruthOfEpochs, RefusesMissesThatAreUnknown) {
   VectorEpochStream epochs({CountedEpoch(0, 10)});
   const auto truth = TruthOfEpochs(epochs, "x", std::nullopt, RankSource::kMisses);
