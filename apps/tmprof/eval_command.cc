@@ -76,10 +76,11 @@ Result<int> TellCurves(const EvalOptions& options, Format format, const ReplayOp
 Result<int> Evaluate(const EvalOptions& options) {
   const Result<Format> format = ParseFormat(options.format);
   if (!format) return Fail(format.error());
-  const Result<ReplayOptions> replay = ReplayOptionsOf(options.request);
+  Result<ReplayOptions> replay = ReplayOptionsOf(options.request);
   if (!replay) return Fail(replay.error());
   const Result<EvaluationScope> scope = ScopeOf(options.request);
   if (!scope) return Fail(scope.error());
+  if (scope->truth && !replay->judge) replay->judge = JudgeOf(*scope->truth);
   if (options.request.curve) return TellCurves(options, *format, *replay, *scope);
 
   Evaluation evaluation;

@@ -36,14 +36,22 @@ struct ScoreOptions {
 };
 
 Result<Truth> TruthFrom(const ScoreOptions& options) {
-  const RankSource by = options.by == "misses" ? RankSource::kMisses : RankSource::kTruth;
+  const RankSource by = options.by == Name(RankSource::kMisses)  ? RankSource::kMisses
+                        : options.by == Name(RankSource::kStall) ? RankSource::kStall
+                                                                 : RankSource::kTruth;
   if (!IsTraceOrLedger(options.truth)) {
-    if (by == RankSource::kMisses) {
-      return Fail(BadInput("read misses", options.truth, "it tells of accesses alone",
-                           "use a trace as truth that 'tmprof record --source exact --exact-llc "
-                           "SIZE' or the machine of 'testbed/vm --tiersim' made"));
-    }
-    return ReadTruth(options.truth);
+    Result<Truth> truth = ReadTruth(options.truth);
+    if (!truth || truth->of == by) return truth;
+    const bool of_misses = truth->of == RankSource::kMisses;
+    return Fail(BadInput(
+        "read " + options.by, options.truth,
+        of_misses ? "it tells of misses alone" : "it tells of accesses alone",
+        of_misses ? "use --by misses"
+        : by == RankSource::kStall
+            ? "use a trace as truth that 'tmprof record --source exact --exact-llc SIZE "
+              "--exact-stalls TIME' made"
+            : "use a trace as truth that 'tmprof record --source exact --exact-llc SIZE' or the "
+              "machine of 'testbed/vm --tiersim' made"));
   }
   const Result<Trace> trace = OpenTraceFile(options.truth);
   if (!trace) return Fail(trace.error());
@@ -111,8 +119,9 @@ void AddScoreCommand(CLI::App& app, int& exit_status) {
   command
       ->add_option("--by", options->by,
                    "Accesses of the truth that count\n"
-                   "'misses' are those that missed the modelled last-level cache of a trace.")
-      ->check(OneOf({"accesses", "misses"}))
+                   "'misses' are those that missed the modelled last-level cache of a trace. "
+                   "'stall' weighs them by the time that they waited for memory.")
+      ->check(OneOf({"accesses", "misses", "stall"}))
       ->capture_default_str();
   command->add_option("--k-ratio", options->k_ratio, "Hottest pages to compare, as a ratio of all")
       ->type_name("RATIO")

@@ -45,6 +45,13 @@ class TruthReader {
   Result<Truth> Read(const TruthJson& root) {
     Truth truth;
     const std::optional<Pid> pid = ReadPid(root, "");
+    if (const TruthJson* of = fault_ ? nullptr : Find(root, "", "of"); of != nullptr) {
+      if (*of == "misses") {
+        truth.of = RankSource::kMisses;
+      } else if (*of != "accesses") {
+        Refuse("of", "is neither \"accesses\" nor \"misses\"");
+      }
+    }
     const TruthJson* phases = Field(root, "", "phases", TruthJson::value_t::array);
     for (std::size_t i = 0; phases != nullptr && i < phases->size() && !fault_; ++i) {
       TruthPhase phase = ReadPhase((*phases)[i], fmt::format("phases[{}]", i), pid);
@@ -577,7 +584,7 @@ bool IsTraceOrLedger(const std::filesystem::path& path) {
 Result<Truth> TruthOfEpochs(EpochStream& epochs, std::string_view name,
                             std::optional<std::chrono::nanoseconds> phase, RankSource by) {
   TMPROF_CHECK(IsExact(by));
-  Truth truth;
+  Truth truth{.phases = {}, .of = by};
   KnownEvidence known;
   TotalRanker ranker(RankModel::kSum);
   std::map<TargetId, Pid> pids;

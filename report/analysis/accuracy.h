@@ -42,12 +42,14 @@ struct TruthPhase {
 // weight.
 struct Truth {
   std::vector<TruthPhase> phases;
-  StreamEnd end{};  // how the epochs it was made of ended; a text sets nothing
+  RankSource of = RankSource::kTruth;  // what weights count: accesses, misses or stalls
+  StreamEnd end{};                     // how the epochs it was made of ended; a text sets nothing
 };
 
-// The text is {"pid"?, "phases": [{"t_start_ns", "t_end_ns", "ranges": [{"start", "end", "weight",
-// "pid"?}]}]}. Times are those of CLOCK_MONOTONIC. `start` and `end` are byte addresses, half-open,
-// and are widened to whole pages. `weight` is the range's part of the phase's accesses. If ranges
+// The text is {"pid"?, "of"?, "phases": [{"t_start_ns", "t_end_ns", "ranges": [{"start", "end",
+// "weight", "pid"?}]}]}. Times are those of CLOCK_MONOTONIC. `start` and `end` are byte addresses,
+// half-open, and are widened to whole pages. `weight` is the range's part of the phase's accesses,
+// or of those that missed the last-level cache if "of" is "misses" instead of "accesses". If ranges
 // overlap, a page has the sum of their weights. A range's own PID takes precedence over the file's.
 // Other fields are ignored. Errors call the text `name` and say at which place in it the fault is.
 Result<Truth> ParseTruth(std::string_view json, std::string_view name);

@@ -69,7 +69,8 @@ Status EvaluateTrace(const Trace& trace, const EvaluationScope& scope, const Rep
   Result<ReplayOutcome> outcome = Replay(open, options);
   if (!outcome) return Fail(std::move(outcome.error()));
   TraceHitRates told{.trace = trace.name, .judge = outcome->judge, .at_ratio = {}, .truly = {}};
-  const bool can_check = !scope.truth || outcome->judge != RankSource::kMemory;
+  const bool can_check = !scope.truth || (outcome->judge == RankSource::kMemory) ==
+                                             (scope.truth->of == RankSource::kMisses);
   if (can_check && CanTellHitRates(options.ranker, outcome->judge)) {
     std::vector<PageCount> capacities;
     for (std::size_t i = 0; i < CapacitiesOf(options); ++i) {
@@ -94,7 +95,9 @@ Status EvaluateTrace(const Trace& trace, const EvaluationScope& scope, const Rep
     return Fail(BadInput(
         "use option", "--truth",
         fmt::format("no hit rates are told by the judge {}, to be checked", Name(outcome->judge)),
-        "use --judge accesses and the rank model rate"));
+        scope.truth->of == RankSource::kMisses
+            ? "the file tells of misses; use --judge memory and the rank model rate"
+            : "use --judge accesses and the rank model rate"));
   }
   evaluation.told.push_back(std::move(told));
   evaluation.ends.push_back({.trace = trace.name,

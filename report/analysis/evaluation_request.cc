@@ -112,8 +112,6 @@ Result<ReplayOptions> ReplayOptionsOf(const EvaluationRequest& request) {
                                                                      : request.judge);
   if (!judge) return Fail(judge.error());
   replay.judge = *judge;
-  // A file of true accesses knows nothing of those that reached memory.
-  if (!request.truth.empty() && !replay.judge) replay.judge = RankSource::kCombined;
   if (request.rank_model == Name(RankModel::kSum)) {
     const std::string memory(Name(RankSource::kMemory));
     const bool ranks = std::ranges::count(replay.ranks, RankSource::kMemory) > 0;
@@ -127,6 +125,10 @@ Result<ReplayOptions> ReplayOptionsOf(const EvaluationRequest& request) {
   if (!ranker) return Fail(ranker.error());
   replay.ranker = *ranker;
   return replay;
+}
+
+RankSource JudgeOf(const Truth& truth) {
+  return truth.of == RankSource::kMisses ? RankSource::kMemory : RankSource::kCombined;
 }
 
 Result<EvaluationScope> ScopeOf(const EvaluationRequest& request) {

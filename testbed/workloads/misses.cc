@@ -46,12 +46,13 @@ SimulatedMisses SimulateMisses(const Heat& heat, std::uint64_t span_bytes, std::
     ++all;
   }
   SimulatedMisses misses{.per_access = static_cast<double>(all) / static_cast<double>(accesses),
-                         .bands = {}};
+                         .bands = {},
+                         .of_span = std::vector<double>(missed.size())};
   for (std::uint32_t band = 0; band < missed.size(); ++band) {
     if (heat.SpansOf(band) == 0) continue;
-    misses.bands.push_back(
-        {.spans = heat.SpansOf(band),
-         .share = all > 0 ? static_cast<double>(missed[band]) / static_cast<double>(all) : 0});
+    const double share = all > 0 ? static_cast<double>(missed[band]) / static_cast<double>(all) : 0;
+    misses.bands.push_back({.spans = heat.SpansOf(band), .share = share});
+    misses.of_span[band] = share / static_cast<double>(heat.SpansOf(band));
   }
   std::ranges::stable_sort(misses.bands, std::greater(), [](const Misses& each) {
     return each.share / static_cast<double>(each.spans);

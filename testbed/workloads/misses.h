@@ -36,6 +36,8 @@ struct Misses {
 struct SimulatedMisses {
   double per_access = 0;
   std::vector<Misses> bands;  // those with the most misses a span first
+  // Share of all misses that one span of each band of the pattern has, in the pattern's order.
+  std::vector<double> of_span;
 };
 
 // The accesses are those of a single worker within the pattern's first phase, after as many as it

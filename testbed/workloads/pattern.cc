@@ -121,7 +121,7 @@ Heat::Heat(const Pattern& pattern, std::uint64_t seed)
   }
 }
 
-std::vector<SpanRange> Heat::Ranges(Phase phase) const {
+std::vector<SpanRange> Heat::Ranges(Phase phase, const std::vector<double>& span_weights) const {
   std::vector<std::uint32_t> band_of_span(spans_);
   for (std::uint32_t band = 0; band < band_ranks_.size(); ++band) {
     const Ranks& ranks = band_ranks_[band];
@@ -133,7 +133,7 @@ std::vector<SpanRange> Heat::Ranges(Phase phase) const {
     const std::uint32_t band = band_of_span[start];
     std::uint64_t end = start + 1;
     while (end < spans_ && band_of_span[end] == band) ++end;
-    ranges.push_back({start, end, span_weights_[band] * static_cast<double>(end - start)});
+    ranges.push_back({start, end, span_weights[band] * static_cast<double>(end - start)});
     start = end;
   }
   return ranges;

@@ -167,7 +167,9 @@ class Heat {
 
   // The ranges of the phase: ascending, covering [0, spans) without gap or overlap, neighbours of
   // equal heat joined; their weights sum to 1.
-  std::vector<SpanRange> Ranges(Phase phase) const;
+  std::vector<SpanRange> Ranges(Phase phase) const { return Ranges(phase, span_weights_); }
+  // The same by other weights of one span of each band; neighbours of one band are joined.
+  std::vector<SpanRange> Ranges(Phase phase, const std::vector<double>& span_weights) const;
 
  private:
   struct Ranks {

@@ -24,9 +24,11 @@ std::unexpected<std::string> FileRefused(std::string_view attempt, std::string_v
 
 template <typename RangesOf>
 void WritePhases(std::FILE* out, std::int64_t pid, std::uint64_t start_address,
-                 std::uint64_t span_bytes, const std::vector<PhaseRun>& phases,
-                 RangesOf ranges_of) {
-  Print(out, R"({{"pid":{},"phases":[)", pid);
+                 std::uint64_t span_bytes, const std::vector<PhaseRun>& phases, RangesOf ranges_of,
+                 std::string_view of = {}) {
+  Print(out, R"({{"pid":{},)", pid);
+  if (!of.empty()) Print(out, R"("of":"{}",)", of);
+  Print(out, R"("phases":[)");
   const char* before_phase = "";
   for (const PhaseRun& phase : phases) {
     Print(out, R"({}
@@ -123,6 +125,15 @@ void WriteTruth(std::FILE* out, std::int64_t pid, std::uint64_t start_address,
                 std::uint64_t span_bytes, const Heat& heat, const std::vector<PhaseRun>& phases) {
   WritePhases(out, pid, start_address, span_bytes, phases,
               [&](const PhaseRun& phase) { return heat.Ranges(heat.AtPhase(phase.index)); });
+}
+
+void WriteMissTruth(std::FILE* out, std::int64_t pid, std::uint64_t start_address,
+                    std::uint64_t span_bytes, const Heat& heat, const std::vector<double>& of_span,
+                    Instant start, Instant end) {
+  WritePhases(
+      out, pid, start_address, span_bytes,
+      {{.index = 0, .start = start, .end = end, .accesses = 0, .span_accesses = {}}},
+      [&](const PhaseRun&) { return heat.Ranges(heat.AtPhase(0), of_span); }, "misses");
 }
 
 void WriteTruth(std::FILE* out, std::int64_t pid, std::uint64_t start_address,

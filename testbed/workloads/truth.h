@@ -84,7 +84,12 @@ class AtomicFile {
 // Where spans were counted each range has its "accesses" as well.
 void WriteTruth(std::FILE* out, std::int64_t pid, std::uint64_t start_address,
                 std::uint64_t span_bytes, const Heat& heat, const std::vector<PhaseRun>& phases);
-// The same where all phases are alike.
+// The misses of a cache in the pattern's first phase, which lasts from `start` to `end`. Weights of
+// ranges are parts of all misses, which "of": "misses" says. `of_span`: see SimulatedMisses.
+void WriteMissTruth(std::FILE* out, std::int64_t pid, std::uint64_t start_address,
+                    std::uint64_t span_bytes, const Heat& heat, const std::vector<double>& of_span,
+                    Instant start, Instant end);
+// The accesses where all phases are alike.
 void WriteTruth(std::FILE* out, std::int64_t pid, std::uint64_t start_address,
                 const PageCounts& counts, const std::vector<PhaseRun>& phases);
 

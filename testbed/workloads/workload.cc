@@ -40,6 +40,7 @@ struct Options : RunOptions {
   bool write = false;
   bool count = false;
   std::string truth_path;
+  std::string miss_truth_path;
   std::optional<std::uint64_t> llc_bytes;
 };
 
@@ -232,6 +233,9 @@ std::expected<void, std::string> Validate(const Options& options) {
   if (options.llc_bytes && options.workers() != 1) {
     return std::unexpected("--llc needs a single thread");
   }
+  if (!options.miss_truth_path.empty() && !options.llc_bytes) {
+    return std::unexpected("--miss-truth needs --llc, the size of the cache");
+  }
   if (options.count && (!options.write || options.workers() != 1)) {
     return std::unexpected("--count needs --write and a single thread");
   }
@@ -307,6 +311,15 @@ Ended Run(const Workload& workload, const Options& options) {
   const Memory& memory = run->memory;
 
   const Timeline timeline = options.TimelineFromNow(workload.Shift(options.duration));
+  // It is there when the first line is printed, and the memory, too.
+  if (misses && !options.miss_truth_path.empty()) {
+    std::expected<AtomicFile, std::string> file = AtomicFile::Open(options.miss_truth_path);
+    if (!file) return Refused(file.error());
+    WriteMissTruth(file->stream(), ::getpid(), memory.start_address(), options.span_bytes, heat,
+                   misses->of_span, timeline.start,
+                   timeline.start + std::min(timeline.shift, timeline.duration));
+    if (const auto written = file->Commit(); !written) return Refused(written.error());
+  }
   PrintStart(name, options.footprint_bytes, memory.start_address(), timeline.start);
   if (misses) PrintMisses(name, *options.llc_bytes, *misses);
 
@@ -359,6 +372,9 @@ int RunWorkload(Workload& workload, int argc, char** argv) {
       app, "--llc", options.llc_bytes, ParseBytes,
       "Also print, as a JSON line, which spans have the misses of a cache of this size (LRU, "
       "16 ways), simulated on accesses of the first phase");
+  app.add_option("--miss-truth", options.miss_truth_path,
+                 "JSON file for which pages have these misses in the first phase, for tmprof eval "
+                 "--truth; written before the work starts");
   return RunProgram(app, argc, argv, [&]() -> Ended {
     options.span_bytes = span_bytes.value_or(options.huge ? kHugePageBytes : kBasePageBytes);
     if (auto valid = Validate(options); !valid) return BadInput(valid.error());

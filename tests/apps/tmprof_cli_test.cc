@@ -1454,6 +1454,32 @@ TEST(Eval, RefusesToCheckHitRatesOfMemoryByATruthOfAccesses) {
   EXPECT_THAT(of_accesses.out, HasSubstr("judged by combined"));
 }
 
+// Page 65 has half of the misses. Samples of misses are of pages 65 to 128, alike.
+TEST(Eval, ChecksHitRatesOfMemoryByATruthOfMisses) {
+  const TemporaryFolder folder;
+  const std::string trace = TraceWithMisses(folder);
+  const std::string truth = folder.File("misses.json");
+  WriteFile(truth, R"({"of": "misses", "phases": [{"t_start_ns": 0, "t_end_ns": 9000000000000,
+    "ranges": [{"start": 4096, "end": 266240, "weight": 0},
+               {"start": 266240, "end": 270336, "weight": 63},
+               {"start": 270336, "end": 528384, "weight": 63}]}]})");
+  const Outcome checked =
+      Tmprof({"eval", trace, "--truth", truth, "--fast", "4KiB,256KiB", "--format", "json"});
+  ASSERT_EQ(checked.status, 0) << checked.err;
+  const Json rates = Json::parse(checked.out)["hit_rates"];
+  EXPECT_EQ(rates[0]["of"], "memory");
+  EXPECT_DOUBLE_EQ(rates[0]["truth"]["best"].get<double>(), 0.5);
+  EXPECT_DOUBLE_EQ(rates[1]["truth"]["best"].get<double>(), 1);
+  EXPECT_DOUBLE_EQ(rates[1]["truth"]["ranked"].get<double>(), 1);
+  const Outcome of_accesses = Tmprof({"eval", trace, "--truth", truth, "--judge", "accesses"});
+  EXPECT_EQ(of_accesses.status, 2);
+  EXPECT_THAT(of_accesses.err, AllOf(HasSubstr("tells of misses"), HasSubstr("--judge memory")));
+  const Outcome score = Tmprof({"score", trace, "--truth", truth});
+  EXPECT_EQ(score.status, 2);
+  EXPECT_THAT(score.err, AllOf(HasSubstr("misses alone"), HasSubstr("--by misses")));
+  EXPECT_EQ(Tmprof({"score", trace, "--truth", truth, "--by", "misses"}).status, 0);
+}
+
 TEST(Eval, RefusesToRankByMemoryWithoutRates) {
   const Outcome outcome =
       Tmprof({"eval", GoldenTrace(), "--rank", "memory", "--rank-model", "sum"});

@@ -99,6 +99,19 @@ TEST(ParseTruth, NamesTheFieldAtFault) {
   EXPECT_THAT(Refusal(R"({"phases": [{"t_start_ns": 1e999}]})"), HasSubstr("truth.json"));
 }
 
+TEST(ParseTruth, TellsWhatItsWeightsCount) {
+  const auto text = [](const std::string& of) {
+    return "{" + of +
+           R"("phases": [{"t_start_ns": 0, "t_end_ns": 9, "ranges": [
+             {"start": 0, "end": 4096, "weight": 1}]}]})";
+  };
+  EXPECT_EQ(ParseTruth(text(""), "truth.json")->of, RankSource::kTruth);
+  EXPECT_EQ(ParseTruth(text(R"("of": "accesses",)"), "truth.json")->of, RankSource::kTruth);
+  EXPECT_EQ(ParseTruth(text(R"("of": "misses",)"), "truth.json")->of, RankSource::kMisses);
+  EXPECT_THAT(Refusal(text(R"("of": "loads",)")), HasSubstr("of: is neither"));
+  EXPECT_THAT(Refusal(text(R"("of": 3,)")), HasSubstr("of: is neither"));
+}
+
 TEST(ParseTruth, RefusesPhasesOutOfOrder) {
   EXPECT_THAT(Refusal(R"({"phases": [
       {"t_start_ns": 0, "t_end_ns": 9, "ranges": [{"start": 0, "end": 4096, "weight": 1}]},

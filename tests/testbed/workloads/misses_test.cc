@@ -63,6 +63,9 @@ TEST(SimulateMisses, HotPagesHaveASmallerShareOfMissesThanOfAccesses) {
   ASSERT_EQ(misses.bands.size(), 2u);
   EXPECT_EQ(misses.bands[0].spans, 960u) << "the hot pages are in the cache";
   EXPECT_NEAR(misses.bands[1].share, hot / (hot + cold), 0.01);
+  ASSERT_EQ(misses.of_span.size(), 2u) << "in the pattern's order, the hot pages first";
+  EXPECT_DOUBLE_EQ(misses.of_span[0], misses.bands[1].share / kHot);
+  EXPECT_DOUBLE_EQ(misses.of_span[1], misses.bands[0].share / (kSpans - kHot));
 }
 
 }  // namespace misses_test

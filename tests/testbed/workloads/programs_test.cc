@@ -166,12 +166,34 @@ TEST_P(EachProgram, TellsWhichSpansHaveTheMissesOfACache) {
   EXPECT_NEAR(share, 1, 1e-6);
 }
 
+TEST_P(EachProgram, TellsTheMissesOfEachPageBeforeItWorks) {
+  const Outcome refused =
+      Process(GetParam(), {"--footprint", "16MiB", "--miss-truth", truth_path_}).Finish();
+  EXPECT_NE(refused.exit_status, 0) << "a cache has a size";
+  Process process(GetParam(), {"--footprint", "16MiB", "--duration", "1s", "--llc", "1MiB",
+                               "--miss-truth", truth_path_});
+  ASSERT_EQ(process.Finish().exit_status, 0);
+  const json truth = Truth();
+  EXPECT_EQ(truth["of"], "misses");
+  ASSERT_EQ(truth["phases"].size(), 1u);
+  const json& phase = truth["phases"][0];
+  EXPECT_LT(phase["t_start_ns"].get<std::uint64_t>(), phase["t_end_ns"].get<std::uint64_t>());
+  std::uint64_t bytes = 0;
+  double weight = 0;
+  for (const json& range : phase["ranges"]) {
+    bytes += range["end"].get<std::uint64_t>() - range["start"].get<std::uint64_t>();
+    weight += range["weight"].get<double>();
+  }
+  EXPECT_EQ(bytes, 16u << 20);
+  EXPECT_NEAR(weight, 1, 1e-6);
+}
+
 TEST_P(EachProgram, ListsEveryOptionInItsHelp) {
   const Outcome outcome = Process(GetParam(), {"--help"}).Finish();
   EXPECT_EQ(outcome.exit_status, 0);
   for (const char* option :
        {"--footprint", "--duration", "--seed", "--threads", "--rate", "--busy", "--idle",
-        "--warmup", "--thp", "--write", "--truth", "--llc", "--report-interval"}) {
+        "--warmup", "--thp", "--write", "--truth", "--llc", "--miss-truth", "--report-interval"}) {
     EXPECT_THAT(outcome.out, HasSubstr(option));
   }
 }

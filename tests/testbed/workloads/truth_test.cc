@@ -110,6 +110,21 @@ TEST_F(WriteTruthTest, WritesPhasesWithByteRangesWeightsAndCounts) {
 )");
 }
 
+TEST_F(WriteTruthTest, WritesTheSharesOfMissesOfTheFirstPhase) {
+  Pattern pattern = HotsetPattern(4, 1, 0.625);
+  pattern.shuffled = false;
+  const std::string path = folder_ + "/misses.json";
+  auto file = AtomicFile::Open(path);
+  ASSERT_TRUE(file) << file.error();
+  WriteMissTruth(file->stream(), 42, 0x10000, 4096, Heat(pattern, 1), {0.25, 0.25}, 5ns, 7ns);
+  ASSERT_TRUE(file->Commit());
+  EXPECT_EQ(Contents(path), R"({"pid":42,"of":"misses","phases":[
+{"t_start_ns":5,"t_end_ns":7,"accesses":0,"ranges":[{"start":65536,"end":69632,"weight":0.25},
+{"start":69632,"end":81920,"weight":0.75}]}
+]}
+)");
+}
+
 TEST(PageCounts, JoinPagesThatAreAccessedAlike) {
   const Memory memory = *Memory::Map(4 * kBasePageBytes, false);
   const std::span<std::uint64_t> words(memory.words(), 4 * kBasePageBytes / 8);
