@@ -61,8 +61,10 @@ TEST(EvaluationRequest, RefusesEstimatesOfRatesToARankModelWithoutRates) {
   EXPECT_THAT(RefusalOf({.rank_model = "sum", .llc_bytes = 1 << 20}), HasSubstr("--llc 1 MiB"));
 }
 
-TEST(EvaluationRequest, JudgesByAllAccessesIfThereIsATruth) {
-  EXPECT_EQ(ReplayOptionsOf({.truth = "t.json"})->judge, RankSource::kCombined);
+TEST(EvaluationRequest, JudgesByWhatATruthHoldsUnlessItIsAsked) {
+  EXPECT_EQ(ReplayOptionsOf({.truth = "t.json"})->judge, std::nullopt);
+  EXPECT_EQ(JudgeOf({.of = RankSource::kTruth}), RankSource::kCombined);
+  EXPECT_EQ(JudgeOf({.of = RankSource::kMisses}), RankSource::kMemory);
   EXPECT_EQ(ReplayOptionsOf({.judge = "accesses"})->judge, RankSource::kCombined);
 }
 
