@@ -471,7 +471,7 @@ TEST(CapacityCurveTest, DrawsTheCurveInItsFrame) {
   ASSERT_TRUE(png.has_value());
   const Picture picture(*png);
   EXPECT_EQ(picture.width(), 1000);
-  EXPECT_EQ(picture.height(), 740);
+  EXPECT_EQ(picture.height(), 764);
   EXPECT_EQ(picture.At(2, 2), kWhite);
   // 80 % at a tenth, the middle of the logarithmic axis.
   EXPECT_LT(Difference(picture.At(530, 208), Rgb({0.0, 0.45, 0.70})), 40u);
