@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of a sampler's details that show how often programs reach memory, and how evenly they use
-// the lines of pages: pairs of the first two time samples of each page, counted misses, and stalls.
+// Names of a sampler's details that show how evenly the lines of pages are used: pairs of the first
+// two time samples of each page, and counted misses.
 
 #pragma once
 
@@ -15,11 +15,5 @@ inline constexpr std::string_view kLinePairs = "line_pairs";  // those of one li
 
 // Loads of all targets that missed the last-level cache while the sampler was on. Absent: unknown.
 inline constexpr std::string_view kCountedMisses = "llc_load_misses";
-
-// Time samples that were compared with others of the same straight line of code, and those of them
-// that are stalls: those of an instruction with a memory operand beyond what executing it explains.
-// Absent: too few samples tell.
-inline constexpr std::string_view kJudgedSamples = "judged_samples";
-inline constexpr std::string_view kStallSamples = "stall_samples";
 
 }  // namespace tmprof

@@ -67,9 +67,6 @@ void AddCounted(const EpochProfile& epoch, CountedMisses& sum) {
   }
 }
 
-// Time samples that tell a share of stalls: to 5 points at worst, as a standard deviation of 200.
-constexpr double kFewestJudged = 200;
-
 // Half of the count is forgotten when its time is longer.
 constexpr double kMostCountedSeconds = 60;
 
@@ -100,13 +97,6 @@ void SampleScale::Look(const EpochProfile& epoch) {
 
 void MemoryTraffic::Look(const EpochProfile& epoch) {
   AddCounted(epoch, counted_);
-  for (const SourceStatus& source : epoch.sources) {
-    const std::optional<double> judged = DetailOf(source, kJudgedSamples);
-    const std::optional<double> stalls = DetailOf(source, kStallSamples);
-    if (!judged || !stalls) continue;
-    judged_ += *judged;
-    stalls_ += *stalls;
-  }
   const double used = CpuSecondsOf(epoch);
   all_seconds_ += used;
   const auto sampler = FindSampler(epoch.sources);
@@ -123,12 +113,6 @@ void MemoryTraffic::Look(const EpochProfile& epoch) {
   accesses_ += taken * static_cast<double>(*sampler->accesses_per_sample);
   samples_ += static_cast<double>(*sampler->observations);
   seconds_ += duty * used;
-}
-
-std::optional<MemoryTraffic::Stalls> MemoryTraffic::TellStalls() const {
-  if (judged_ < kFewestJudged) return std::nullopt;
-  return Stalls{.share = std::min(1.0, stalls_ / judged_),
-                .samples = static_cast<std::uint64_t>(judged_)};
 }
 
 std::optional<MemoryTraffic::Rate> MemoryTraffic::Tell() const {

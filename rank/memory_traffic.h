@@ -64,13 +64,6 @@ class MemoryTraffic {
     // True if it is from a counter, which counts loads alone.
     bool is_counted() const { return !samples; }
   };
-  // Share of the time samples in user mode in which programs waited for memory or for a cache. No
-  // placement can save more of that time. nullopt: too few were judged.
-  struct Stalls {
-    double share = 0;
-    std::uint64_t samples = 0;  // that tell it
-  };
-  std::optional<Stalls> TellStalls() const;
   // nullopt: no target ran while a sampler or a counter of misses was on, or no sampler reported
   // what a sample stands for.
   std::optional<Rate> Tell() const;
@@ -83,8 +76,6 @@ class MemoryTraffic {
   double samples_ = 0;
   double seconds_ = 0;  // CPU time of the targets with the sampler on
   CountedMisses counted_;
-  double judged_ = 0;  // time samples
-  double stalls_ = 0;  // those of them that are stalls
 };
 
 }  // namespace tmprof

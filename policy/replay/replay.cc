@@ -555,7 +555,6 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
     by_samples = judge == RankSource::kMemory && !outcome.models_memory;
     outcome.observations = ObservationsOf(judge, by_samples, scan);
     outcome.memory = scan.traffic.Tell();
-    outcome.stalls = scan.traffic.TellStalls();
     cpu_seconds = scan.traffic.cpu_seconds();
     options.judge = judge;
     if (!options.ratios.empty()) {

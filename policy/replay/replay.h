@@ -68,8 +68,7 @@ struct ReplayOutcome {
   PageCount whole;                           // pages that ratios are parts of
   // References and samples that the judge uses. nullopt: it counted all accesses.
   std::optional<std::uint64_t> observations;
-  std::optional<MemoryTraffic::Rate> memory;    // nullopt: no sample shows accesses to memory
-  std::optional<MemoryTraffic::Stalls> stalls;  // nullopt: no clock samples tell them
+  std::optional<MemoryTraffic::Rate> memory;  // nullopt: no sample shows accesses to memory
   // A model of the cache estimates accesses to memory, because too few of them were sampled.
   bool models_memory = false;
   // Set if that is so and the judge uses these accesses: the model's accesses to memory in a second

@@ -103,7 +103,6 @@ Status EvaluateTrace(const Trace& trace, const EvaluationScope& scope, const Rep
   evaluation.ends.push_back({.trace = trace.name,
                              .end = outcome->end,
                              .memory = outcome->memory,
-                             .stalls = outcome->stalls,
                              .is_part = !scope.ranges.empty(),
                              .models_memory = outcome->models_memory,
                              .modelled_per_second = outcome->modelled_per_second,

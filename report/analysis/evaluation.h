@@ -43,7 +43,6 @@ struct TraceEnd {
   std::string trace;
   StreamEnd end;
   std::optional<MemoryTraffic::Rate> memory = std::nullopt;
-  std::optional<MemoryTraffic::Stalls> stalls = std::nullopt;
   bool is_part = false;        // only a part of the memory (--addresses), while CPU time is of all
   bool models_memory = false;  // accesses to memory are estimated by a model of the cache
   std::optional<double> modelled_per_second{};  // see ReplayOutcome

@@ -173,14 +173,6 @@ std::string WhyNoMemoryRate(const TraceEnd& file, const Ranker::Options& ranker)
 std::string BoundText(const TraceEnd& file, const Ranker::Options& ranker) {
   if (file.is_part) return "";
   const std::optional<MemoryRate> rate = MemoryRateOf(file);
-  if (!rate && file.stalls) {
-    return fmt::format(
-        "{}: placement can save at most {} of the CPU time in user mode: that share of {} are "
-        "stalls. "
-        "Some of these wait for a cache, not for memory.\n",
-        Printable(file.trace), Percent(file.stalls->share),
-        CountText(file.stalls->samples, "clock sample"));
-  }
   if (!rate) {
     return fmt::format("{}: what placement can save is unknown: {}\n", Printable(file.trace),
                        WhyNoMemoryRate(file, ranker));
@@ -313,8 +305,6 @@ std::string EvaluationJson(const Evaluation& evaluation, const ReplayOptions& op
           file.memory && !file.memory->is_counted() ? Json(*file.memory->samples) : Json(nullptr)},
          {"memory_is_modelled", file.models_memory},
          {"memory_time_share", OrNull(MemoryShare(file))},
-         {"stall_share", file.stalls ? Json(file.stalls->share) : Json(nullptr)},
-         {"stall_share_samples", file.stalls ? Json(file.stalls->samples) : Json(nullptr)},
          {"latency_gap_ns", file.refused ? Json(nullptr) : Json(file.gap.ns)},
          {"latency_gap_basis", file.refused ? Json(nullptr) : Json(Name(file.gap.basis))},
          {"rank_weight", file.refused ? Json(nullptr) : Json(Name(file.basis.weight))},

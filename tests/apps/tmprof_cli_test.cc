@@ -1109,8 +1109,8 @@ TEST(Eval, ThirtySamplesTellWhatPlacementCanSave) {
               HasSubstr("100 000 accesses to memory per CPU second (30 samples)"));
 }
 
-// Two seconds of a program beside the clock sampler.
-std::string TraceWithClockDetails(const TemporaryFolder& folder, std::vector<NamedCount> details) {
+TEST(Eval, ACounterOfMissesTellsWhatPlacementCanSave) {
+  const TemporaryFolder folder;
   const std::string trace = folder.File("counted.data");
   EpochProfile epoch;
   epoch.end = MonotonicTime(std::chrono::seconds(2));
@@ -1119,44 +1119,13 @@ std::string TraceWithClockDetails(const TemporaryFolder& folder, std::vector<Nam
                     .state = SourceState::kActive,
                     .samples_of = SampleSubject::kTime,
                     .observations = 0,
-                    .details = std::move(details)}};
+                    .details = {{std::string(kCountedMisses), 6'000'000}}}};
   epoch.targets = {{.id = TargetId(0), .pid = Pid(10), .name = "t"}};
   epoch.targets.front().cpu_time = std::chrono::seconds(2);
   Append(epoch.pages, {.key = {TargetId(0), Vpn(1)}, .looks = 9, .references = 9});
   auto writer = TraceWriter::Create(trace, TraceInfo{});
-  EXPECT_TRUE(writer.has_value() && writer->Write(epoch).has_value() &&
+  ASSERT_TRUE(writer.has_value() && writer->Write(epoch).has_value() &&
               writer->Finish().has_value());
-  return trace;
-}
-
-TEST(Eval, StallsOfClockSamplesBoundWhatPlacementCanSave) {
-  const TemporaryFolder folder;
-  const std::vector<NamedCount> stalls = {{std::string(kJudgedSamples), 400},
-                                          {std::string(kStallSamples), 100}};
-  std::string trace = TraceWithClockDetails(folder, stalls);
-  EXPECT_THAT(Tmprof({"eval", trace}).out,
-              StartsWith(trace + ": placement can save at most 25 % of the CPU time in user mode: "
-                                 "that share of 400 clock samples are stalls. Some of these wait "
-                                 "for a cache, not for memory.\n"));
-  const Json told = Json::parse(Tmprof({"eval", trace, "--format", "json"}).out)["traces"][0];
-  EXPECT_EQ(told["stall_share"], 0.25);
-  EXPECT_EQ(told["stall_share_samples"], 400);
-  EXPECT_TRUE(told["memory_time_share"].is_null()) << "not all of it is memory's";
-  std::vector<NamedCount> both = stalls;
-  both.push_back({std::string(kCountedMisses), 6'000'000});
-  EXPECT_THAT(Tmprof({"eval", TraceWithClockDetails(folder, both)}).out,
-              HasSubstr("loads from memory per CPU second (counted)"));
-  trace = TraceWithClockDetails(folder, {{std::string(kJudgedSamples), 199}});
-  EXPECT_THAT(Tmprof({"eval", trace}).out, HasSubstr("what placement can save is unknown"));
-  EXPECT_TRUE(
-      Json::parse(Tmprof({"eval", trace, "--format", "json"}).out)["traces"][0]["stall_share"]
-          .is_null());
-}
-
-TEST(Eval, ACounterOfMissesTellsWhatPlacementCanSave) {
-  const TemporaryFolder folder;
-  const std::string trace =
-      TraceWithClockDetails(folder, {{std::string(kCountedMisses), 6'000'000}});
   EXPECT_THAT(
       Tmprof({"eval", trace}).out,
       StartsWith(trace + ": placement can save at most 30 % of the CPU time: 3 000 000 loads from "

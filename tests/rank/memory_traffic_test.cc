@@ -57,27 +57,6 @@ TEST(MemoryTraffic, LostSamplesOfASamplerOfOperationsAreMostlyOfOthers) {
   EXPECT_DOUBLE_EQ(traffic.Tell()->accesses_per_second, 15'000 / 0.75);
 }
 
-TEST(MemoryTraffic, StallsAreAShareOfTheJudgedSamples) {
-  SourceStatus clock = {.name = "clock",
-                        .role = SourceRole::kSamples,
-                        .state = SourceState::kActive,
-                        .samples_of = SampleSubject::kTime,
-                        .observations = 900,
-                        .details = {{"judged_samples", 150}, {"stall_samples", 30}}};
-  MemoryTraffic traffic;
-  EXPECT_FALSE(traffic.TellStalls());
-  traffic.Look(Sampled(clock));
-  EXPECT_FALSE(traffic.TellStalls()) << "of 150 samples";
-  clock.details = {{"judged_samples", 450}, {"stall_samples", 210}};
-  traffic.Look(Sampled(clock));
-  clock.details.clear();  // those of this epoch are not judged yet
-  traffic.Look(Sampled(clock));
-  ASSERT_TRUE(traffic.TellStalls());
-  EXPECT_DOUBLE_EQ(traffic.TellStalls()->share, 0.4);
-  EXPECT_EQ(traffic.TellStalls()->samples, 600u);
-  EXPECT_FALSE(traffic.Tell()) << "they do not count accesses to memory";
-}
-
 TEST(SampleScale, AddsUpPairsOfSamplesAndForgetsOldOnes) {
   SourceStatus clock = {.name = "clock",
                         .role = SourceRole::kSamples,

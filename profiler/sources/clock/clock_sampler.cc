@@ -45,12 +45,10 @@ ClockSampler::ClockSampler(PerfApi& api, const Clock& clock, ClockSetup setup, T
       setup_(setup),
       cache_(api),
       ns_per_sample_(ns_per_sample),
-      rate_hz_(rate_hz),
-      stall_counts_(api) {}
+      rate_hz_(rate_hz) {}
 
 void ClockSampler::HandleCodeChange(const PerfCodeChange& change) {
   cache_.Forget(change.process);
-  stall_counts_.Forget(change.process);
   MonotonicTime& since = code_since_[change.process];
   since = std::max(since, change.time);
 }
@@ -59,7 +57,6 @@ void ClockSampler::HandleExit(const PerfExit& exit) {
   if (exit.thread.value() != exit.process.value()) return;
   cache_.Forget(exit.process);
   line_pairs_.Forget(exit.process);
-  stall_counts_.Forget(exit.process);
   code_since_.erase(exit.process);
 }
 
@@ -76,7 +73,6 @@ void ClockSampler::HandleSample(const PerfSample& sample) {
   const auto since = code_since_.find(sample.process);
   const bool stale = since != code_since_.end() && sample.time < since->second;
   const Culprit& culprit = stale ? kCodeGone : cache_.Find(sample.process, sample.registers->ip);
-  if (!stale) stall_counts_.Add(sample.process, sample.registers->ip);
   Age(sample.time);
   recent_samples_ += 1;
   recent_waits_ += WaitsForMemory(culprit.outcome) ? 1 : 0;
@@ -133,12 +129,6 @@ void ClockSampler::TakeCounts(SourceStatus& status) {
   const LinePairs::Counts pairs = line_pairs_.Take();
   status.details.push_back({std::string(kPagePairs), pairs.pairs});
   status.details.push_back({std::string(kLinePairs), pairs.of_one_line});
-  if (const std::optional<StallCounts::Counts> stalls = stall_counts_.Take()) {
-    status.details.push_back(
-        {std::string(kJudgedSamples), static_cast<std::uint64_t>(std::llround(stalls->judged))});
-    status.details.push_back(
-        {std::string(kStallSamples), static_cast<std::uint64_t>(std::llround(stalls->stalls))});
-  }
   status.details.push_back(
       {"decoded", cache_.decoded() - std::exchange(decoded_before_, cache_.decoded())});
   status.note = fmt::format("{:.0f} samples per second of CPU time; {}", rate_hz_,

@@ -17,7 +17,6 @@
 #include "profiler/sources/clock/clock_events.h"
 #include "profiler/sources/clock/culprit_cache.h"
 #include "profiler/sources/clock/line_pairs.h"
-#include "profiler/sources/clock/stall_counts.h"
 #include "profiler/sources/perf/perf_api.h"
 #include "profiler/sources/perf/perf_sampler.h"
 #include "profiler/sources/perf/task_events.h"
@@ -76,10 +75,7 @@ class ClockSampler final : public PerfSampler {
   void HandleSample(const PerfSample& sample) override;
   void HandleCodeChange(const PerfCodeChange& change) override;
   void HandleExit(const PerfExit& exit) override;
-  void HandleGap() override {
-    cache_.Clear();
-    stall_counts_.Clear();
-  }
+  void HandleGap() override { cache_.Clear(); }
   void TakeCounts(SourceStatus& status) override;
   void Age(MonotonicTime now);
   void CountOperand(const PerfSample& sample, const MemoryOperand& operand);
@@ -93,7 +89,6 @@ class ClockSampler final : public PerfSampler {
   std::unordered_map<Pid, MonotonicTime> code_since_;
   Counts counts_;
   LinePairs line_pairs_;
-  StallCounts stall_counts_;
   std::uint64_t decoded_before_ = 0;
   // In an exponential window.
   MonotonicTime newest_sample_;
