@@ -15,7 +15,7 @@
  * have more than the module's option max_memory_bytes. ERR_PTR(-ENOMEM). May sleep. */
 void *tmprof_allocate(size_t bytes, int node);
 
-/* An array of `count` elements, likewise. */
+/* The same for an array of `count` elements of `bytes` bytes each. */
 void *tmprof_allocate_array(size_t count, size_t bytes, int node);
 
 /* NULL and error pointers are ignored. */

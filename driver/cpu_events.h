@@ -40,7 +40,8 @@ struct perf_event_attr tmprof_event_attr(const struct tmprof_event *event);
 /* All from here on: process context, may sleep, no CPU hotplug lock held, one caller at a time. */
 
 /* The caller has set attr, handler and context, the rest is zero. Events are made disabled. 0, or
- * the first errno that perf gave, with nothing left behind. -EINVAL: `refused`. A CPU that does not
+ * the first errno that perf gave, with nothing left behind. `refused` is set if it is an event of
+ * the kernel's tracing: -EINVAL. A CPU that does not
  * know the event, as those of another kind in a hybrid processor, goes without as long as another
  * has it. */
 int tmprof_cpu_events_open(struct tmprof_cpu_events *events);

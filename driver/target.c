@@ -115,7 +115,7 @@ static bool is_of_same_user(const struct tmprof_target *target, struct task_stru
 	       gid_eq(target->gid, cred->sgid) && gid_eq(target->gid, cred->gid);
 }
 
-/* What a process executes. */
+/* The program that a process executes. */
 struct program {
 	struct mm_struct *mm; /* mm_users held; NULL: the process has exited */
 	u64 exec;	      /* the next exec changes it, a moment after the address space */
@@ -191,7 +191,7 @@ static bool uses(struct tmprof_target *target, const struct mm_struct *mm)
 
 	if (READ_ONCE(target->known) != mm)
 		return false;
-	/* What is known may have been freed, and its address used again. */
+	/* The known one may have been freed, and its address used again. */
 	own = tmprof_target_mm(target, &address_space);
 	if (own)
 		tmprof_target_mm_put(own);

@@ -507,6 +507,7 @@ FrameComparison::Outcome FrameComparison::Compare(EpochProfile& profile,
   } else {
     std::vector<std::pair<std::size_t, std::size_t>> compared;  // records: first and end
     std::size_t left = most_records_;
+    std::size_t taken = 0;
     auto next = families.lower_bound(next_root_);
     for (std::size_t i = 0; i < families.size(); ++i, ++next) {
       if (next == families.end()) next = families.begin();
@@ -526,10 +527,10 @@ FrameComparison::Outcome FrameComparison::Compare(EpochProfile& profile,
         comparison.LeaveOut(family[member].end, whole[member].end);
         compared.emplace_back(family[member].next, family[member].end);
       }
-      outcome.not_compared -= RecordsOf(family);
+      taken += RecordsOf(family);
       comparison.JoinEqual(family, false);
     }
-    outcome.not_compared += records;
+    outcome.not_compared += records - taken;
     comparison.Finish(profile.pages);
     told_.Add(PartOf(profile.pages, std::move(compared)));
   }

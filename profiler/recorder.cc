@@ -38,9 +38,10 @@ void Tell(const FrameComparison::Outcome& outcome, EpochProfile& profile) {
     if (outcome.not_compared > 0)
       status.details.push_back({"records_not_compared", outcome.not_compared});
     if (outcome.are_frames_hidden) {
-      AddNote(status,
-              "a page that forked processes share may count for each of them, as the kernel shows "
-              "frames in /proc/PID/pagemap with CAP_SYS_ADMIN only");
+      AddNote(
+          status,
+          "a page that forked processes share may count for each of them, because the kernel shows "
+          "frames in /proc/PID/pagemap with CAP_SYS_ADMIN only");
     }
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is recorded, by which sources and for how long, and the checks of it.
+// The choice of what is recorded, by which sources and for how long, and its checks.
 
 #pragma once
 

@@ -111,8 +111,9 @@ void LearnOfTarget(std::vector<MemoryRow*>& rows) {
 }  // namespace
 
 std::optional<std::uint64_t> BlockOf(PageKey key, std::uint32_t span_pages) {
-  if (span_pages > kBlockPages) return std::nullopt;
-  return key.vpn.value() / kBlockPages;
+  const std::uint64_t block = key.vpn.value() / kBlockPages;
+  const std::uint64_t last = (key.vpn.value() + span_pages - 1) / kBlockPages;
+  return block == last ? std::optional(block) : std::nullopt;
 }
 
 void LearnBlockFactors(std::vector<MemoryRow>& rows) {

@@ -80,7 +80,11 @@ Result<int> Evaluate(const EvalOptions& options) {
   if (!replay) return Fail(replay.error());
   const Result<EvaluationScope> scope = ScopeOf(options.request);
   if (!scope) return Fail(scope.error());
-  if (scope->truth && !replay->judge) replay->judge = JudgeOf(*scope->truth);
+  if (scope->truth && !replay->judge) {
+    const Result<RankSource> judge = JudgeOf(*scope->truth, replay->ranker.model);
+    if (!judge) return Fail(judge.error());
+    replay->judge = *judge;
+  }
   if (options.request.curve) return TellCurves(options, *format, *replay, *scope);
 
   Evaluation evaluation;

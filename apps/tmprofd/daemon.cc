@@ -122,6 +122,7 @@ class Daemon {
       hot_.Refuse(kElsewhere);
       control_ = *std::move(started);
       served_socket_ = socket;
+      hot_.TakeAgain();
       const std::scoped_lock lock(mutex_);
       requests_.TakeAgain();
     }
@@ -175,9 +176,9 @@ class Daemon {
     }
     KeepWatchdogQuiet();
     TellWhatItDoes();
-    hot_.Answer([&](std::size_t most) { return Hottest(session, most); });
     eventfd_t ignored = 0;
     (void)eventfd_read(wake_.get(), &ignored);
+    hot_.Answer([&](std::size_t most) { return Hottest(session, most); });
     while (const auto info = signals_.Next()) {
       if (info->ssi_signo == SIGHUP) {
         ReadAgain(log);
@@ -287,6 +288,7 @@ class Daemon {
   void Stop() {
     const std::scoped_lock lock(mutex_);
     stop_ = true;
+    hot_.Refuse(kEnds);
     requests_.Refuse(kEnds);
   }
 

@@ -252,6 +252,7 @@ void PlacementSession::Place(const EpochProfile& epoch) {
   const std::vector<PlacedTarget> targets = placed_.Now();
   PlacementDecision decision = decider_.Decide(epoch, targets, memory);
   decided_ = {.index = epoch.index, .length = epoch.length()};
+  ranked_model_ = config_.placement.ranker.model;
   ranked_by_ = decision.rank;
   EpochReport report = ReportOf(epoch, targets, memory, decision);
   report.moves_over = moves_over;
@@ -270,16 +271,17 @@ void PlacementSession::Place(const EpochProfile& epoch) {
 }
 
 Result<HotList> PlacementSession::Hottest(std::size_t most) {
-  if (!decided_) {
+  // Scores of another rank model are none of this one's.
+  if (!decided_ || ranked_model_ != config_.placement.ranker.model) {
     return Fail(Error{.kind = ErrorKind::kRefused,
                       .attempt = "list the hottest spans",
                       .object = "",
-                      .reason = "no epoch has ended yet",
+                      .reason = "no epoch has ended yet that this configuration ranked",
                       .advice = "ask again in some seconds"});
   }
   return HotList{.epoch = decided_->index,
                  .epoch_length = decided_->length,
-                 .model = config_.placement.ranker.model,
+                 .model = ranked_model_,
                  .by = ranked_by_,
                  .ranked = decider_.placer().ranked_spans(),
                  .spans = decider_.Hottest(most),

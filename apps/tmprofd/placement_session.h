@@ -130,6 +130,7 @@ class PlacementSession {
   StatusReporter reporter_;
   std::uint64_t next_epoch_ = 0;        // the epoch that moves which are over now ended in
   std::optional<EpochStatus> decided_;  // the epoch of the last decision
+  RankModel ranked_model_ = RankModel::kRate;
   RankSource ranked_by_ = RankSource::kCombined;
   bool has_observed_ = false;
 };

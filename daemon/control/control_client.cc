@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -54,6 +55,11 @@ Error Silent(const std::string& path, std::chrono::milliseconds patience) {
                   "its log may tell what holds it up");
 }
 
+Error TooLong(const std::string& path) {
+  return NoAnswer(path, "it is longer than " + FormatBytes(kMostAnswerBytes),
+                  "ask for less: 'hot' has --limit");
+}
+
 Error ErrorOfCall(const std::string& path, int error, std::chrono::milliseconds patience) {
   if (error == EAGAIN) return Silent(path, patience);
   return Refused("ask the daemon at", path, error);
@@ -76,8 +82,8 @@ class AnswerReader {
  public:
   explicit AnswerReader(int fd) : fd_(fd) {}
 
-  // Returns a line without its end, or what came before the daemon closed or the most was reached.
-  Result<std::string> Line() {
+  // Returns a line without its end. nullopt: the daemon closed before, or the line is too long.
+  Result<std::optional<std::string>> Line() {
     std::size_t searched = 0;
     while (received_.find('\n', searched) == std::string::npos &&
            received_.size() < kMostAnswerBytes) {
@@ -86,11 +92,13 @@ class AnswerReader {
       if (!more) return Fail(more.error());
       if (!*more) break;
     }
-    const std::size_t end = std::min(received_.find('\n', searched), received_.size());
+    const std::size_t end = received_.find('\n', searched);
+    if (end == std::string::npos) return std::nullopt;
     std::string line = received_.substr(0, end);
     received_.erase(0, end + 1);
     return line;
   }
+  std::size_t received() const { return received_.size(); }
   // Returns as many bytes, or fewer if the daemon closed before.
   Result<std::string> Bytes(std::size_t count) {
     while (received_.size() < count) {
@@ -194,14 +202,16 @@ Result<DaemonAnswer> AskDaemonForBytes(const std::string& path, const Json& requ
     return Fail(ErrorOfCall(path, *sent.error().system_error, patience));
 
   AnswerReader reader(fd->get());
-  DaemonAnswer answer;
-  if (auto text = reader.Line(); text && !text->empty()) {
-    answer.json = Json::parse(*text, nullptr, false);
-  } else if (text) {
-    return Fail(NoAnswer(path, "it closed the connection without one"));
-  } else {
-    return Fail(ErrorOfCall(path, *text.error().system_error, patience));
+  const Result<std::optional<std::string>> text = reader.Line();
+  if (!text) return Fail(ErrorOfCall(path, *text.error().system_error, patience));
+  if (!*text && reader.received() >= kMostAnswerBytes) return Fail(TooLong(path));
+  if (!*text) {
+    return Fail(NoAnswer(
+        path, reader.received() == 0
+                  ? "it closed the connection without one"
+                  : fmt::format("it closed the connection after {} bytes", reader.received())));
   }
+  DaemonAnswer answer{Json::parse(**text, nullptr, false), {}};
   const auto ok = answer.json.is_object() ? answer.json.find("ok") : answer.json.end();
   if (ok == answer.json.end() || !ok->is_boolean()) {
     return Fail(NoAnswer(path, "what it said is none", "is it a tmprofd of this version?"));
@@ -210,9 +220,7 @@ Result<DaemonAnswer> AskDaemonForBytes(const std::string& path, const Json& requ
   const auto announced = answer.json.find("bytes");
   if (announced == answer.json.end() || !announced->is_number_unsigned()) return answer;
   const auto count = announced->get<std::size_t>();
-  if (count > kMostAnswerBytes) {
-    return Fail(NoAnswer(path, "it is longer than " + FormatBytes(kMostAnswerBytes)));
-  }
+  if (count > kMostAnswerBytes) return Fail(TooLong(path));
   auto bytes = reader.Bytes(count);
   if (!bytes) return Fail(ErrorOfCall(path, *bytes.error().system_error, patience));
   if (bytes->size() < count) {

@@ -109,7 +109,9 @@ std::string AsText(const HotList& list, TextWidth width) {
   text +=
       fmt::format("{} of {} shown\n", Grouped(list.spans.size()), CountText(list.ranked, "span"));
   if (assumed) {
-    text += "note: 'assumed' scores are those of similar pages, as nobody looked at these lately\n";
+    text +=
+        "note: 'assumed' scores are those of similar pages, because nobody looked at these "
+        "lately\n";
   }
   return text;
 }

@@ -22,6 +22,7 @@ Result<HotList> HotRequests::Ask(std::size_t most, std::chrono::nanoseconds pati
                                  const std::function<void()>& wake) {
   Request mine{.most = most};
   std::unique_lock lock(mutex_);
+  if (refuses_) return NoList(*refuses_);
   waiting_.push_back(&mine);
   wake();
   if (!answered_.wait_for(lock, patience, [&mine] { return mine.answer.has_value(); })) {
@@ -53,9 +54,15 @@ void HotRequests::Answer(const std::function<Result<HotList>(std::size_t most)>&
 
 void HotRequests::Refuse(const std::string& why) {
   const std::lock_guard lock(mutex_);
+  refuses_ = why;
   for (Request* request : waiting_) request->answer = NoList(why);
   waiting_.clear();
   answered_.notify_all();
+}
+
+void HotRequests::TakeAgain() {
+  const std::lock_guard lock(mutex_);
+  refuses_.reset();
 }
 
 }  // namespace tmprof

@@ -26,8 +26,9 @@ class HotRequests {
 
   // Answers all who wait, by one call of `hottest` for the most that any of them wants.
   void Answer(const std::function<Result<HotList>(std::size_t most)>& hottest);
-  // Refuses those who wait.
+  // Refuses all requests: those that wait, and those to come until TakeAgain().
   void Refuse(const std::string& why);
+  void TakeAgain();
 
  private:
   struct Request {
@@ -36,6 +37,7 @@ class HotRequests {
   };
 
   std::mutex mutex_;
+  std::optional<std::string> refuses_;  // why; nullopt: requests are taken
   std::condition_variable answered_;
   std::vector<Request*> waiting_;  // each is of a call of Ask()
 };

@@ -67,11 +67,15 @@ void AccessAges::KeepBefore(std::optional<PageKey> until, std::span<const Target
   }
 }
 
-std::optional<MonotonicTime> AccessAges::LastSeen(PageKey page) const {
-  const auto after = std::ranges::upper_bound(seen_, page, {}, &Seen::key);
-  if (after == seen_.begin()) return std::nullopt;
-  const Seen& seen = *std::prev(after);
-  return page < seen.end() ? std::optional(seen.at) : std::nullopt;
+std::optional<MonotonicTime> AccessAges::LastSeen(PageKey first, PageCount pages) const {
+  const PageKey end{first.target, first.vpn + pages};
+  std::optional<MonotonicTime> last;
+  // Spans are disjoint, so their ends ascend, too.
+  for (auto seen = std::ranges::upper_bound(seen_, first, {}, &Seen::end);
+       seen != seen_.end() && seen->key < end; ++seen) {
+    last = std::max(last.value_or(seen->at), seen->at);
+  }
+  return last;
 }
 
 }  // namespace tmprof

@@ -34,9 +34,9 @@ class AccessAges {
   // are not in `kept`, which ascend. Spans may have any order, and overlap.
   void AddEpoch(MonotonicTime end, std::vector<Span> accessed, std::span<const TargetId> kept);
 
-  // Returns the end of the last epoch in which the page was seen accessed. nullopt: it was not seen
-  // since accesses are followed.
-  std::optional<MonotonicTime> LastSeen(PageKey page) const;
+  // Returns the end of the last epoch in which any of these pages was seen accessed. nullopt: none
+  // was seen since accesses are followed.
+  std::optional<MonotonicTime> LastSeen(PageKey first, PageCount pages) const;
   std::size_t size() const { return seen_.size(); }
 
  private:

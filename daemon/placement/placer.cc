@@ -176,11 +176,13 @@ std::vector<HotSpan> Placer::Hottest(std::size_t most) {
   if (ranking_.size() == 0 || most == 0) return spans;
   const Estimates estimates = ranker_.Estimate(ranked_by_);
   const EvidenceTable& table = ranker_.table();
-  const auto error_of = [&](PageKey key) -> std::optional<double> {
+  // The error of a row is that of a part of it, too. The errors of several rows are not added up.
+  const auto error_of = [&](PageKey key, PageCount pages) -> std::optional<double> {
     const auto after = std::ranges::upper_bound(table.key, key);
     if (after == table.key.begin()) return std::nullopt;
     const auto row = static_cast<std::size_t>(std::distance(table.key.begin(), after)) - 1;
-    if (key >= EndOf(table, row) || !std::isfinite(estimates.relative_sd[row])) return std::nullopt;
+    const bool covers = PageKey{key.target, key.vpn + pages} <= EndOf(table, row);
+    if (!covers || !std::isfinite(estimates.relative_sd[row])) return std::nullopt;
     return estimates.relative_sd[row];
   };
   for (std::size_t place = 0; place < std::min(most, ranking_.size()); ++place) {
@@ -190,10 +192,11 @@ std::vector<HotSpan> Placer::Hottest(std::size_t most) {
         spans.emplace_back(key, PageCount(candidates_.span_pages[row]), candidates_.score[row]);
     span.assumed = candidates_.assumed[row] != 0;
     span.joint = candidates_.joint[row] != 0;
-    if (!span.assumed) span.relative_sd = error_of(key);
+    if (!span.assumed) span.relative_sd = error_of(key, span.pages);
     span.node = candidates_.node[row];
     if (span.node) span.tier = options_.tiers.TierOf(*span.node);
-    const auto seen = ages_.LastSeen(owners_.MapsJoint(key.target) ? owners_.NameOf(key) : key);
+    const auto seen =
+        ages_.LastSeen(owners_.MapsJoint(key.target) ? owners_.NameOf(key) : key, span.pages);
     if (seen) span.age = decided_ - *seen;
   }
   return spans;

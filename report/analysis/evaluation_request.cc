@@ -127,8 +127,12 @@ Result<ReplayOptions> ReplayOptionsOf(const EvaluationRequest& request) {
   return replay;
 }
 
-RankSource JudgeOf(const Truth& truth) {
-  return truth.of == RankSource::kMisses ? RankSource::kMemory : RankSource::kCombined;
+Result<RankSource> JudgeOf(const Truth& truth, RankModel model) {
+  if (truth.of != RankSource::kMisses) return RankSource::kCombined;
+  if (model == RankModel::kRate) return RankSource::kMemory;
+  return Fail(BadInput("use option", "--truth",
+                       "its accesses are those to memory, which rank model sum does not estimate",
+                       "choose '--rank-model rate'"));
 }
 
 Result<EvaluationScope> ScopeOf(const EvaluationRequest& request) {

@@ -38,7 +38,8 @@ Result<ReplayOptions> ReplayOptionsOf(const EvaluationRequest& request);
 // Reads the file of the truth, too.
 Result<EvaluationScope> ScopeOf(const EvaluationRequest& request);
 // Returns the estimate that a file of the truth checks, unless another judge was asked for. A file
-// of true accesses knows nothing of those that reached memory.
-RankSource JudgeOf(const Truth& truth);
+// of true accesses knows nothing of those that reached memory. Refuses what the model has no
+// estimate of.
+Result<RankSource> JudgeOf(const Truth& truth, RankModel model);
 
 }  // namespace tmprof

@@ -133,10 +133,11 @@ TEST(BlockFactors, AreOneWithFewSamplesWithoutBlocksAndForOtherTargets) {
   for (const MemoryRow& row : two) EXPECT_EQ(row.seen.factor, 1);
 }
 
-TEST(BlockFactors, ASpanThatIsLargerThanABlockIsInNone) {
+TEST(BlockFactors, ASpanThatIsInSeveralBlocksIsInNone) {
   EXPECT_EQ(BlockOf({TargetId(0), Vpn(1'535)}, 1), 2u);
   EXPECT_EQ(BlockOf({TargetId(0), Vpn(1'536)}, 512), 3u);
   EXPECT_EQ(BlockOf({TargetId(0), Vpn(1'536)}, 1'024), std::nullopt);
+  EXPECT_EQ(BlockOf({TargetId(0), Vpn(400)}, 300), std::nullopt);
 }
 
 }  // namespace block_factors_test

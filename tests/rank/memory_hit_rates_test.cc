@@ -130,7 +130,7 @@ Judged Judge(const Program& program, const std::vector<PageCount>& capacities, i
 
 TEST(MemoryHitRatesMonteCarlo, AreNearTheTruthWithThreeHundredSamples) {
   const std::vector<PageCount> capacities{PageCount(kPages / 8), PageCount(kPages / 32)};
-  constexpr std::uint32_t kSeeds = 4;
+  constexpr std::uint32_t kSeeds = 8;
   constexpr std::array kRates = {&HitRates::oracle, &HitRates::attainable, &HitRates::history};
   constexpr std::array kTruths = {&Truth::oracle, &Truth::attainable, &Truth::history};
   constexpr std::array kNames = {"oracle", "attainable", "history"};

@@ -16,8 +16,8 @@ struct OtherClearer {
 };
 
 // Up to this share of the pages that others watch may be cleared in a second. Several DAMONs that
-// watch the same memory add up. A probe watches a page for 1 s of the
-// program's CPU time at most, and so loses at most 1 % of its references to such a clearer.
+// watch the same memory add up. A probe watches a page for 1 s of the program's CPU time at most,
+// and so loses at most 1 % of its references to such a clearer.
 inline constexpr double kHarmlessClears = 0.01;
 
 // True if the multi-generational LRU is switched on. Its ageing clears accessed bits, and learns of

@@ -463,7 +463,7 @@ bool ScanEngine::IsItsTurn(ScanTarget& target, MonotonicTime now) {
 // ------------------------------------------------------------------------------------- fast tries
 
 // Returns the part of the charge to a target that fast tries may take by now.
-double FastPartOf(const ScanTarget& target) {
+static double FastPartOf(const ScanTarget& target) {
   return target.VisitedWholly() && target.fast.tries < kEnoughFastTries ? kFastPartAtFirst
                                                                         : kFastPart;
 }

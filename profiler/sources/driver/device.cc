@@ -47,6 +47,9 @@ const char* AdviceFor(int error) {
     case EPERM:
       return "run as root or with CAP_PERFMON, on a kernel that is not locked down for "
              "confidentiality";
+    case EDQUOT:
+      return "the module's memory is used up: /sys/module/tmprof/parameters/max_memory_bytes "
+             "bounds it";
     default:
       return "";
   }

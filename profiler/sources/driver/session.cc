@@ -76,7 +76,10 @@ std::string AdviceFor(int error, const tmprof_info& info) {
     case EACCES:
       return "other users' processes take CAP_SYS_PTRACE";
     case EPERM:
-      return "it takes CAP_PERFMON";
+      return "a driver's target takes CAP_PERFMON";
+    case EDQUOT:
+      return "the module's memory is used up: /sys/module/tmprof/parameters/max_memory_bytes "
+             "bounds it";
     default:
       return "";
   }

@@ -67,7 +67,7 @@ TEST(HotListAsText, NamesUnknownsAndFitsTheTerminal) {
   EXPECT_THAT(text, ContainsRegex("unknown  unknown  +0x200000  +2 MiB  +7  assumed  unknown  "
                                   "unknown  +unknown\n"));
   EXPECT_THAT(text, HasSubstr("2 of 3 000 spans shown\n"));
-  EXPECT_THAT(text, HasSubstr("nobody looked at these lately"));
+  EXPECT_THAT(text, HasSubstr("because nobody looked at these lately"));
   EXPECT_THAT(AsText(SmallHotList(), 60), AllOf(HasSubstr("--wide"), HasSubstr("0x200000")));
 }
 

@@ -64,6 +64,18 @@ TEST(HotRequests, AreGivenUpIfTheDaemonIsBusyForTooLong) {
   });
 }
 
+TEST(HotRequests, AreRefusedAtOnceUntilTheyAreTakenAgain) {
+  HotRequests requests;
+  requests.Refuse("the daemon answers elsewhere");
+  const auto refused = requests.Ask(1, kLong, [] { ADD_FAILURE() << "there is nobody to wake"; });
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().Message(), HasSubstr("answers elsewhere"));
+  requests.TakeAgain();
+  const auto busy = requests.Ask(1, std::chrono::milliseconds(1), [] {});
+  ASSERT_FALSE(busy.has_value());
+  EXPECT_THAT(busy.error().Message(), HasSubstr("busy with an epoch"));
+}
+
 TEST(HotRequests, AreRefusedWithTheReason) {
   HotRequests requests;
   std::latch asked(1);

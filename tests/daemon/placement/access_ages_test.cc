@@ -18,6 +18,10 @@ const std::vector<TargetId> kBoth{kTarget, kOther};
 
 MonotonicTime At(std::uint64_t second) { return MonotonicTime(seconds(second)); }
 PageKey Page(std::uint64_t vpn, TargetId target = kTarget) { return {target, Vpn(vpn)}; }
+std::optional<MonotonicTime> LastSeen(const AccessAges& ages, PageKey page,
+                                      std::uint64_t pages = 1) {
+  return ages.LastSeen(page, PageCount(pages));
+}
 
 TEST(AccessAges, AreKeptWhileSomebodyAsks) {
   AccessAges ages;
@@ -25,10 +29,10 @@ TEST(AccessAges, AreKeptWhileSomebodyAsks) {
   ages.Ask(At(1));
   EXPECT_TRUE(ages.Follows(At(2)));
   ages.AddEpoch(At(2), {{Page(5), 1}}, kBoth);
-  EXPECT_EQ(ages.LastSeen(Page(5)), At(2));
+  EXPECT_EQ(LastSeen(ages, Page(5)), At(2));
   EXPECT_TRUE(ages.Follows(At(61)));
   EXPECT_FALSE(ages.Follows(At(62)));
-  EXPECT_EQ(ages.LastSeen(Page(5)), std::nullopt);
+  EXPECT_EQ(LastSeen(ages, Page(5)), std::nullopt);
   EXPECT_EQ(ages.size(), 0U);
 }
 
@@ -36,32 +40,42 @@ TEST(AccessAges, AreThoseOfTheLastAccess) {
   AccessAges ages;
   ages.AddEpoch(At(1), {{Page(5), 1}, {Page(7), 2}}, kBoth);
   ages.AddEpoch(At(2), {{Page(7), 1}}, kBoth);
-  EXPECT_EQ(ages.LastSeen(Page(5)), At(1));
-  EXPECT_EQ(ages.LastSeen(Page(6)), std::nullopt);
-  EXPECT_EQ(ages.LastSeen(Page(7)), At(2));
-  EXPECT_EQ(ages.LastSeen(Page(8)), At(1));
-  EXPECT_EQ(ages.LastSeen(Page(9)), std::nullopt);
+  EXPECT_EQ(LastSeen(ages, Page(5)), At(1));
+  EXPECT_EQ(LastSeen(ages, Page(6)), std::nullopt);
+  EXPECT_EQ(LastSeen(ages, Page(7)), At(2));
+  EXPECT_EQ(LastSeen(ages, Page(8)), At(1));
+  EXPECT_EQ(LastSeen(ages, Page(9)), std::nullopt);
 }
 
 TEST(AccessAges, FollowPagesOfASpanThatIsCut) {
   AccessAges ages;
   ages.AddEpoch(At(1), {{Page(0), 512}}, kBoth);
   ages.AddEpoch(At(2), {{Page(100), 10}, {Page(200), 10}}, kBoth);
-  EXPECT_EQ(ages.LastSeen(Page(99)), At(1));
-  EXPECT_EQ(ages.LastSeen(Page(100)), At(2));
-  EXPECT_EQ(ages.LastSeen(Page(109)), At(2));
-  EXPECT_EQ(ages.LastSeen(Page(110)), At(1));
-  EXPECT_EQ(ages.LastSeen(Page(205)), At(2));
-  EXPECT_EQ(ages.LastSeen(Page(511)), At(1));
-  EXPECT_EQ(ages.LastSeen(Page(512)), std::nullopt);
+  EXPECT_EQ(LastSeen(ages, Page(99)), At(1));
+  EXPECT_EQ(LastSeen(ages, Page(100)), At(2));
+  EXPECT_EQ(LastSeen(ages, Page(109)), At(2));
+  EXPECT_EQ(LastSeen(ages, Page(110)), At(1));
+  EXPECT_EQ(LastSeen(ages, Page(205)), At(2));
+  EXPECT_EQ(LastSeen(ages, Page(511)), At(1));
+  EXPECT_EQ(LastSeen(ages, Page(512)), std::nullopt);
+}
+
+TEST(AccessAges, OfASpanAreThoseOfItsLatestPage) {
+  AccessAges ages;
+  ages.AddEpoch(At(1), {{Page(100), 1}, {Page(600), 1}}, kBoth);
+  ages.AddEpoch(At(2), {{Page(300), 1}}, kBoth);
+  EXPECT_EQ(LastSeen(ages, Page(0), 512), At(2));
+  EXPECT_EQ(LastSeen(ages, Page(0), 300), At(1));
+  EXPECT_EQ(LastSeen(ages, Page(301), 299), std::nullopt);
+  EXPECT_EQ(LastSeen(ages, Page(301), 300), At(1));
 }
 
 TEST(AccessAges, ForgetTargetsThatAreGone) {
   AccessAges ages;
   ages.AddEpoch(At(1), {{Page(5), 1}, {Page(5, kOther), 1}}, kBoth);
   ages.AddEpoch(At(2), {}, std::vector{kOther});
-  EXPECT_EQ(ages.LastSeen(Page(5)), std::nullopt);
-  EXPECT_EQ(ages.LastSeen(Page(5, kOther)), At(1));
+  EXPECT_EQ(LastSeen(ages, Page(5)), std::nullopt);
+  EXPECT_EQ(LastSeen(ages, Page(5, kOther)), At(1));
 }
 
 TEST(AccessAges, AreThoseOfAListOfSinglePages) {
@@ -85,7 +99,7 @@ TEST(AccessAges, AreThoseOfAListOfSinglePages) {
       for (std::uint64_t vpn = 0; vpn < 90; ++vpn) {
         const auto found = expected.find(Page(vpn, target));
         const auto seen = found == expected.end() ? std::nullopt : std::optional(found->second);
-        ASSERT_EQ(ages.LastSeen(Page(vpn, target)), seen) << "page " << vpn << " epoch " << epoch;
+        ASSERT_EQ(LastSeen(ages, Page(vpn, target)), seen) << "page " << vpn << " epoch " << epoch;
       }
     }
   }

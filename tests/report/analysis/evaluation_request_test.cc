@@ -63,8 +63,11 @@ TEST(EvaluationRequest, RefusesEstimatesOfRatesToARankModelWithoutRates) {
 
 TEST(EvaluationRequest, JudgesByWhatATruthHoldsUnlessItIsAsked) {
   EXPECT_EQ(ReplayOptionsOf({.truth = "t.json"})->judge, std::nullopt);
-  EXPECT_EQ(JudgeOf({.of = RankSource::kTruth}), RankSource::kCombined);
-  EXPECT_EQ(JudgeOf({.of = RankSource::kMisses}), RankSource::kMemory);
+  EXPECT_EQ(JudgeOf({.of = RankSource::kTruth}, RankModel::kSum), RankSource::kCombined);
+  EXPECT_EQ(JudgeOf({.of = RankSource::kMisses}, RankModel::kRate), RankSource::kMemory);
+  const auto refused = JudgeOf({.of = RankSource::kMisses}, RankModel::kSum);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().Message(), HasSubstr("rank model sum does not estimate"));
   EXPECT_EQ(ReplayOptionsOf({.judge = "accesses"})->judge, RankSource::kCombined);
 }
 
