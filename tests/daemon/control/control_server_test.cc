@@ -495,7 +495,7 @@ TEST(AskDaemon, TellsAnAnswerThatIsNone) {
            {"", "closed the connection"},
            {"hello\n", "what it said is none"},
            {"{\"ok\": 1}\n", "what it said is none"},
-           {"{\"ok\": true", "what it said is none"},
+           {"{\"ok\": true", "closed the connection after 11 bytes"},
            {"{\"ok\": false, \"error\": \"no\"}\n", "no"}}) {
     const TemporaryFolder folder;
     const std::string path = folder.File("control");
