@@ -25,11 +25,25 @@ tmprof_region Region(std::uint64_t start, std::uint64_t end, std::uint32_t looks
   return region;
 }
 
-std::vector<tmprof_region> Parts(const tmprof_region& region, const tmprof_region_unseen& unseen) {
-  std::vector<tmprof_region> parts;
-  for (std::uint64_t from = region.start; from < region.end; from = parts.back().end) {
-    parts.emplace_back();
-    tmprof_region_part(&region, &unseen, from, &parts.back());
+// The fields of a region. Those of tmprof_region are not aligned, so that tests cannot refer to
+// them.
+struct Part {
+  std::uint64_t start;
+  std::uint64_t end;
+  std::uint64_t at_risk_ns;
+  std::uint32_t looks;
+  std::uint32_t references;
+  std::uint32_t count;
+};
+
+std::vector<Part> Parts(const tmprof_region& region, const tmprof_region_unseen& unseen) {
+  std::vector<Part> parts;
+  const std::uint64_t end = region.end;
+  for (std::uint64_t from = region.start; from < end; from = parts.back().end) {
+    tmprof_region part{};
+    tmprof_region_part(&region, &unseen, from, &part);
+    parts.push_back(
+        {part.start, part.end, part.at_risk_ns, part.looks, part.references, part.count});
   }
   return parts;
 }
@@ -111,7 +125,7 @@ TEST(RegionPartsTest, PartsAddUpToTheirRegionForAnyCuts) {
     std::uint64_t sum_references = 0;
     std::uint64_t sum_at_risk_ns = 0;
     bool any_seen = false;
-    for (const tmprof_region& part : Parts(region, unseen)) {
+    for (const Part& part : Parts(region, unseen)) {
       ASSERT_EQ(part.start, expected_at);
       ASSERT_LT(part.start, part.end);
       ASSERT_LE(part.references, part.looks);
@@ -124,7 +138,7 @@ TEST(RegionPartsTest, PartsAddUpToTheirRegionForAnyCuts) {
       sum_references += part.references;
       sum_at_risk_ns += part.at_risk_ns;
     }
-    ASSERT_EQ(expected_at, region.end);
+    ASSERT_EQ(expected_at, std::uint64_t{region.end});
     ASSERT_EQ(sum_looks, any_seen ? region.looks : 0);
     ASSERT_EQ(sum_references, any_seen ? region.references : 0);
     ASSERT_EQ(sum_at_risk_ns, any_seen ? region.at_risk_ns : 0);
