@@ -250,7 +250,7 @@ void RegionEngine::Begin(RegionTarget& target, MonotonicTime now) {
     return;
   }
   const nanoseconds had_used = target.earned_at;
-  target.Earn(target.TakeUsed(), now);
+  target.Earn(target.TakeUsed());
   if (target.earned_at == had_used && target.clock.running_threads() == 0) {
     target.idle_wait = std::clamp(2 * target.idle_wait, kShortestIdleWait, kLongestIdleWait);
     target.next = now + target.idle_wait;

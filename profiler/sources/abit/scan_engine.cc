@@ -1118,7 +1118,7 @@ void ScanEngine::Earn(ScanTarget& target, MonotonicTime now) {
   if (used > nanoseconds(0)) target.ran_at = now;
   target.visit.over |= target.VisitedWholly();
   target.budget.balance_ns -= loan_.PayBack(target.visit, used);
-  clock_cost_ += target.Earn(used, now);
+  clock_cost_ += target.Earn(used);
   // A visit begins while more than nothing is left.
   target.budget.balance_ns +=
       loan_.Lend(target.visit, used, 1 - tmprof_budget_free(&target.budget));

@@ -14,12 +14,6 @@ namespace {
 // A choice, as is half of the share. A switch costs a target some 130 ns, so that by default the
 // clock of one whose threads stay on a CPU for less than some 26 us is dropped.
 constexpr std::chrono::nanoseconds kClockJudged = std::chrono::milliseconds(200);
-// A server of 30 processes that take 10 % of a CPU together uses 200 ms in each of them in a
-// minute. Until then the clocks might take all of its share. The cost of so much CPU time is known
-// to a fifth: the part that it may take is that of some 25 switches that were timed. A program that
-// switches often only as it starts uses the CPU all the time, and is judged by 200 ms.
-constexpr std::chrono::nanoseconds kClockOfRestingJudged = std::chrono::milliseconds(20);
-constexpr std::chrono::nanoseconds kShowsRests = std::chrono::seconds(2);
 // Stays of threads whose clock was dropped for its cost, twice their mean by default.
 constexpr std::chrono::nanoseconds kShortStays = std::chrono::microseconds(50);
 
@@ -70,24 +64,18 @@ void WatchedTarget::EarnFromNow() {
   handle->TakeClockCost();
 }
 
-std::chrono::nanoseconds WatchedTarget::Earn(std::chrono::nanoseconds used, MonotonicTime now) {
+std::chrono::nanoseconds WatchedTarget::Earn(std::chrono::nanoseconds used) {
   tmprof_budget_earn(&budget, static_cast<std::uint64_t>(used.count()));
   const std::chrono::nanoseconds cost = handle->TakeClockCost();
   tmprof_budget_charge(&budget, static_cast<std::uint64_t>(cost.count()));
   clock_cost += cost;
   clock_used += used;
-  if (clock_since == MonotonicTime{}) clock_since = now;
-  const bool is_known = clock_used >= kClockJudged ||
-                        (clock_used >= kClockOfRestingJudged && now - clock_since >= kShowsRests);
-  if (clock_cost.count() > ClocksPart(budget, is_known ? clock_used : kClockJudged)) {
+  if (clock_cost.count() > ClocksPart(budget, std::max(clock_used, kClockJudged))) {
     handle->DropClock();
     switches_often = true;
     clock.ExpectShortStays(kShortStays);
   }
-  if (is_known) {
-    clock_cost = clock_used = std::chrono::nanoseconds(0);
-    clock_since = now;
-  }
+  if (clock_used >= kClockJudged) clock_cost = clock_used = std::chrono::nanoseconds(0);
   return cost;
 }
 

@@ -35,7 +35,7 @@ struct WatchedTarget {
   std::chrono::nanoseconds TakeUsed();
   // Its share of that, less what its exact clock has cost it. A clock that takes most of the share
   // is dropped. Returns that cost.
-  std::chrono::nanoseconds Earn(std::chrono::nanoseconds used, MonotonicTime now);
+  std::chrono::nanoseconds Earn(std::chrono::nanoseconds used);
   // It earns by what it uses from now on. CPU time that it used unwatched earns nothing, and its
   // clock is not charged for that.
   void EarnFromNow();
@@ -54,7 +54,6 @@ struct WatchedTarget {
   tmprof_budget budget{};
   std::chrono::nanoseconds clock_cost{0};  // the exact clock's, in a window ...
   std::chrono::nanoseconds clock_used{0};  // ... of so much CPU time used
-  MonotonicTime clock_since{};             // ... that began then
   std::uint64_t charged_ns = 0;            // in total
   std::uint32_t tries_idle = 0;            // in a row, to clear while the target was off the CPU
   MonotonicTime refused_until{};           // no clear is made before

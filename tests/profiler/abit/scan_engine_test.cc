@@ -345,32 +345,6 @@ TEST_F(RestingTest, AClockThatCostsTooMuchIsDropped) {
   EXPECT_GT(Recall(process, 16), 0.9);
 }
 
-// The process uses 10 ms in 3 s. It pays 0.8 % of that for its clock, where it may pay 1 % in all.
-TEST_F(RestingTest, AClockThatCostsTooMuchIsDroppedSoonThoughItsProcessHardlyRuns) {
-  kernel_.tells_when_processes_run = true;
-  SimulatedProcess& process = Add(Rates(64 * kTable, 16, 3'000, 22));
-  process.duty = Duty{.run = milliseconds(1), .rest = milliseconds(299)};
-  process.clock_costs = 0.008;
-  Start({.overhead_share = 0.01});
-  Run(seconds(5));
-  EXPECT_FALSE(process.clock_dropped) << "too little is known";
-  Run(seconds(3));
-  EXPECT_TRUE(process.clock_dropped);
-}
-
-// Half a millisecond of a busy process's first 60 ms.
-TEST_F(RestingTest, ABusyProgramKeepsItsClockThoughItSwitchesOftenForAMoment) {
-  kernel_.tells_when_processes_run = true;
-  SimulatedProcess& process = Add(Rates(64 * kTable, 16, 3'000, 22));
-  process.duty = kBusy;
-  process.clock_costs = 0.008;
-  Start({.overhead_share = 0.01});
-  Run(milliseconds(60));
-  process.clock_costs = 0;
-  Run(seconds(3));
-  EXPECT_FALSE(process.clock_dropped);
-}
-
 // Its CPU time is asked for instead of its bits. A ladder of cold pages has nine rungs, and a block
 // is looked at before its clear, up to four times if the target is off the CPU.
 TEST_F(RestingTest, TakesFewLooksIfItsClockIsDropped) {
