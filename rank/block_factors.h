@@ -13,7 +13,7 @@
 
 namespace tmprof {
 
-// Returns the 2 MiB block of a span. nullopt: the span is larger than one.
+// Returns the 2 MiB block of a span. nullopt: it lies in several.
 std::optional<std::uint64_t> BlockOf(PageKey key, std::uint32_t span_pages);
 
 // Sets the factors of rows that belong to a block (MemoryRow::block), for targets with enough

@@ -253,7 +253,6 @@ void PlacementSession::Place(const EpochProfile& epoch) {
   PlacementDecision decision = decider_.Decide(epoch, targets, memory);
   decided_ = {.index = epoch.index, .length = epoch.length()};
   ranked_model_ = config_.placement.ranker.model;
-  ranked_by_ = decision.rank;
   EpochReport report = ReportOf(epoch, targets, memory, decision);
   report.moves_over = moves_over;
   if (!config_.placement.track_only) {
@@ -282,7 +281,7 @@ Result<HotList> PlacementSession::Hottest(std::size_t most) {
   return HotList{.epoch = decided_->index,
                  .epoch_length = decided_->length,
                  .model = ranked_model_,
-                 .by = ranked_by_,
+                 .by = decider_.placer().ranked_by(),
                  .ranked = decider_.placer().ranked_spans(),
                  .spans = decider_.Hottest(most),
                  .processes = {}};

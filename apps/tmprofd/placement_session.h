@@ -63,7 +63,8 @@ class PlacementSession {
   Status Adopt(Config config);
 
   // Returns the spans that the last epoch's decision ranked best, without their processes' names.
-  // To be called from within `stop_requested` of Run(). An error: no epoch has ended yet.
+  // To be called from within `stop_requested` of Run(). An error: no epoch has ended yet that this
+  // configuration ranked.
   Result<HotList> Hottest(std::size_t most);
 
   // True: an epoch has ended in which a source observed a target. An error that ends Run()
@@ -131,7 +132,6 @@ class PlacementSession {
   std::uint64_t next_epoch_ = 0;        // the epoch that moves which are over now ended in
   std::optional<EpochStatus> decided_;  // the epoch of the last decision
   RankModel ranked_model_ = RankModel::kRate;
-  RankSource ranked_by_ = RankSource::kCombined;
   bool has_observed_ = false;
 };
 

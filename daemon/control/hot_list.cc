@@ -4,11 +4,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <concepts>
 #include <limits>
+#include <map>
 #include <string_view>
 
 #include "base/text/human_units.h"
@@ -30,10 +30,21 @@ constexpr std::uint8_t kJoint = 2;
 constexpr std::uint16_t kNoNode = std::numeric_limits<std::uint16_t>::max();
 constexpr std::uint64_t kNoAge = std::numeric_limits<std::uint64_t>::max();
 
-const HotList::Process* Find(const HotList& list, TargetId id) {
-  const auto found = std::ranges::find(list.processes, id, &HotList::Process::id);
-  return found == list.processes.end() ? nullptr : &*found;
-}
+// Finds the processes of many spans.
+class Processes {
+ public:
+  explicit Processes(const HotList& list) {
+    for (const HotList::Process& process : list.processes) by_id_.emplace(process.id, &process);
+  }
+  // nullptr: it is not listed.
+  const HotList::Process* Find(TargetId id) const {
+    const auto found = by_id_.find(id);
+    return found == by_id_.end() ? nullptr : found->second;
+  }
+
+ private:
+  std::map<TargetId, const HotList::Process*> by_id_;
+};
 
 template <std::integral T>
 void Put(std::string& bytes, T value) {
@@ -53,9 +64,10 @@ std::string ScoreUnit(const HotList& list) {
 }
 
 Json AsJson(const HotList& list) {
+  const Processes processes(list);
   Json rows = Json::array();
   for (const HotSpan& span : list.spans) {
-    const HotList::Process* process = Find(list, span.key.target);
+    const HotList::Process* process = processes.Find(span.key.target);
     rows.push_back({{"rank", rows.size() + 1},
                     {"target", span.key.target.value()},
                     {"pid", process == nullptr ? Json(nullptr) : Json(process->pid.value())},
@@ -80,6 +92,7 @@ Json AsJson(const HotList& list) {
 }
 
 std::string AsText(const HotList& list, TextWidth width) {
+  const Processes processes(list);
   TextTable table({{"pid", kRight, kKey},
                    {"name", kLeft, kThird},
                    {"start", kLeft, kKey},
@@ -91,7 +104,7 @@ std::string AsText(const HotList& list, TextWidth width) {
                    {"last seen", kRight, kSecond}});
   bool assumed = false;
   for (const HotSpan& span : list.spans) {
-    const HotList::Process* process = Find(list, span.key.target);
+    const HotList::Process* process = processes.Find(span.key.target);
     assumed |= span.assumed;
     table.AddRow({process == nullptr ? "unknown" : std::to_string(process->pid.value()),
                   process == nullptr ? "unknown" : Printable(process->name), Address(span.key.vpn),
@@ -117,6 +130,7 @@ std::string AsText(const HotList& list, TextWidth width) {
 }
 
 std::string AsBinary(const HotList& list) {
+  const Processes processes(list);
   std::string bytes(kMagic);
   bytes.reserve(kHeaderBytes + kRecordBytes * list.spans.size());
   Put(bytes, kVersion);
@@ -131,7 +145,7 @@ std::string AsBinary(const HotList& list) {
   name.resize(kNameBytes);
   bytes += name;
   for (const HotSpan& span : list.spans) {
-    const HotList::Process* process = Find(list, span.key.target);
+    const HotList::Process* process = processes.Find(span.key.target);
     Put(bytes, process == nullptr ? 0 : process->pid.value());
     Put(bytes, static_cast<std::uint32_t>(span.pages.value()));
     Put(bytes, AddressOf(span.key.vpn));

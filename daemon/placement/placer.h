@@ -106,8 +106,9 @@ class Placer {
   // Returns the spans that the last decision ranked best, at most `most` of them, the best first.
   // It takes about as long as ranking did. Ages of pages are followed for a minute from now on.
   std::vector<HotSpan> Hottest(std::size_t most);
-  // Returns the number of spans that the last decision ranked.
+  // These are of the last decision: the number of spans that it ranked, and by what.
   std::size_t ranked_spans() const { return ranking_.size(); }
+  RankSource ranked_by() const { return ranked_by_; }
 
   const PlacementMap& map() const { return map_; }
   // Owners as of the last decision.

@@ -9,7 +9,7 @@
 
 namespace tmprof::test {
 
-// Of one span all is known, of the other next to nothing.
+// The list has a span of which all is known, and one of which next to nothing is.
 inline HotList SmallHotList() {
   using std::chrono::milliseconds;
   return {.epoch = 12,

@@ -48,15 +48,20 @@ std::vector<Part> Parts(const tmprof_region& region, const tmprof_region_unseen&
   return parts;
 }
 
+void ExpectPart(const Part& part, std::uint64_t end, std::uint32_t looks, std::uint32_t references,
+                std::uint64_t at_risk_ns) {
+  EXPECT_EQ(part.end, end);
+  EXPECT_EQ(part.looks, looks);
+  EXPECT_EQ(part.references, references);
+  EXPECT_EQ(part.at_risk_ns, at_risk_ns);
+}
+
 TEST(RegionPartsTest, RegionWithoutUnseenMemoryIsOnePartWithAllEvidence) {
   const tmprof_region region = Region(100, 200, 10, 4, 1000);
   const auto parts = Parts(region, Unseen({{10, 100}, {200, 300}}));
   ASSERT_EQ(parts.size(), 1U);
   EXPECT_EQ(parts[0].start, 100U);
-  EXPECT_EQ(parts[0].end, 200U);
-  EXPECT_EQ(parts[0].looks, 10U);
-  EXPECT_EQ(parts[0].references, 4U);
-  EXPECT_EQ(parts[0].at_risk_ns, 1000U);
+  ExpectPart(parts[0], 200, 10, 4, 1000);
   EXPECT_EQ(parts[0].count, 7U);
 }
 
@@ -64,18 +69,9 @@ TEST(RegionPartsTest, UnseenMemoryInTheMiddleHasNoEvidence) {
   // 30 pages before, 50 unseen, 10 behind: three quarters and one quarter of what was seen.
   const auto parts = Parts(Region(100, 190, 20, 8, 4000), Unseen({{130, 180}}));
   ASSERT_EQ(parts.size(), 3U);
-  EXPECT_EQ(parts[0].end, 130U);
-  EXPECT_EQ(parts[0].looks, 15U);
-  EXPECT_EQ(parts[0].references, 6U);
-  EXPECT_EQ(parts[0].at_risk_ns, 3000U);
-  EXPECT_EQ(parts[1].end, 180U);
-  EXPECT_EQ(parts[1].looks, 0U);
-  EXPECT_EQ(parts[1].references, 0U);
-  EXPECT_EQ(parts[1].at_risk_ns, 0U);
-  EXPECT_EQ(parts[2].end, 190U);
-  EXPECT_EQ(parts[2].looks, 5U);
-  EXPECT_EQ(parts[2].references, 2U);
-  EXPECT_EQ(parts[2].at_risk_ns, 1000U);
+  ExpectPart(parts[0], 130, 15, 6, 3000);
+  ExpectPart(parts[1], 180, 0, 0, 0);
+  ExpectPart(parts[2], 190, 5, 2, 1000);
 }
 
 TEST(RegionPartsTest, RegionWithinUnseenMemoryHasNoEvidence) {

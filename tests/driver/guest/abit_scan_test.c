@@ -85,16 +85,6 @@ static int wait_to_be_killed(void* unused) {
   return 0;
 }
 
-static struct tmprof_target_request query(int session, __u32 id) {
-  struct tmprof_target_request request = {
-      .head = HEAD(struct tmprof_target_request),
-      .target_id = id,
-  };
-
-  EXPECT(ioctl(session, TMPROF_IOC_GET_TARGET, &request) == 0);
-  return request;
-}
-
 /* Two processes with one address space are one set of pages. */
 static void bits_of_a_shared_address_space_are_counted_once(void) {
   static char stack[4 * PAGE] __attribute__((aligned(16)));

@@ -95,6 +95,16 @@ static inline __u32 add_target(int session, pid_t pid) {
   return request.target_id;
 }
 
+static inline struct tmprof_target_request query(int session, __u32 id) {
+  struct tmprof_target_request request = {
+      .head = HEAD(struct tmprof_target_request),
+      .target_id = id,
+  };
+
+  EXPECT(ioctl(session, TMPROF_IOC_GET_TARGET, &request) == 0);
+  return request;
+}
+
 static inline struct tmprof_params params_of(int session) {
   struct tmprof_params params = {.head = HEAD(struct tmprof_params)};
 

@@ -329,7 +329,7 @@ static void memory_of_all_sessions_is_limited_by_the_modules_option(void) {
   EXPECT(control(second, TMPROF_MASK_ABIT, TMPROF_START) == 0);
   close(second);
   EXPECT_EQ(memory_of_all(), 0);
-  /* What is refused half-way leaves nothing behind. */
+  /* A session that is refused half-way leaves nothing behind. */
   for (i = 0; i < 100; i++) {
     first = open_with_log(1 << 20);
     EXPECT_ERRNO(control(first, TMPROF_MASK_ABIT, TMPROF_START), EDQUOT);
@@ -419,16 +419,6 @@ static pid_t start_child(void) {
     for (;;) pause();
   }
   return child;
-}
-
-static struct tmprof_target_request query(int session, __u32 id) {
-  struct tmprof_target_request request = {
-      .head = HEAD(struct tmprof_target_request),
-      .target_id = id,
-  };
-
-  EXPECT(ioctl(session, TMPROF_IOC_GET_TARGET, &request) == 0);
-  return request;
 }
 
 static void a_target_is_gone_once_its_process_has_exited(void) {
